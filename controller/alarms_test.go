@@ -52,7 +52,7 @@ func alarms() []alarm {
 			strike: func(a *alarmed) { must(a.t, a.admin.js.DeleteStream(a.t.Context(), "KV_sites")) },
 			mend: func(a *alarmed) {
 				a.admin.client("Site", "sites", onDisk)
-				eventually(a.t, "the brake holds", func() bool { return a.c.Stats().Brake.Engaged })
+				natstest.Eventually(a.t, "the brake holds", func() bool { return a.c.Stats().Brake.Engaged })
 				must(a.t, a.c.ReleaseBrake(a.t.Context()))
 			},
 		},
@@ -114,7 +114,7 @@ func alarms() []alarm {
 			name: "a reconcile outlives its lease", entry: "end of the term", words: []string{`"home"`},
 			strike: func(a *alarmed) {
 				a.admin.put("sites", "home", `{"spec":{"title":"new"}}`)
-				within(a.t, "it is being reconciled", a.home.begun)
+				receive(a.t, "it is being reconciled", a.home.begun)
 				a.admin.leaseTo("another", 5*time.Minute)
 				<-a.home.ended
 			},
@@ -147,7 +147,7 @@ func TestEachFaultIsToldInTime(t *testing.T) {
 					t.Errorf("since %+v, struck at %v", problem, struck)
 				}
 				alarm.mend(a)
-				eventually(t, "all is well", func() bool {
+				natstest.Eventually(t, "all is well", func() bool {
 					s := a.c.Stats()
 					return len(s.Degraded) == 0 && s.Leading
 				})
@@ -177,7 +177,9 @@ func newAlarmed(t *testing.T) *alarmed {
 	a.massed = m
 	m.make(m.sites, many)
 	m.settled(m.c, m.sites, many)
-	eventually(t, "all is well", func() bool { return len(m.c.Stats().Degraded) == 0 && count(t, m.pages) == many })
+	natstest.Eventually(t, "all is well", func() bool {
+		return len(m.c.Stats().Degraded) == 0 && count(t, m.pages) == many
+	})
 	return a
 }
 
@@ -203,7 +205,7 @@ func TestAnAPIThatIsAwayIsToldInTime(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false)
 		w.manySites(1)
 		time.Sleep(knownWithin)
@@ -211,6 +213,6 @@ func TestAnAPIThatIsAwayIsToldInTime(t *testing.T) {
 			t.Errorf("told %v", told)
 		}
 		w.cloud.ComeBack()
-		eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "all is well", func() bool { return len(w.c.Stats().Degraded) == 0 })
 	})
 }

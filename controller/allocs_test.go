@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -33,7 +34,7 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	}), WithWorkers(4), WithResyncInterval(0))
 	must(t, err)
 	w.run(c)
-	eventually(t, "all are anchored", func() bool {
+	natstest.Eventually(t, "all are anchored", func() bool {
 		return reconciled.Load() >= keys && c.engine.Inside().Queue.Counts().InProgress == 0
 	})
 	names := c.engine.Inside().Primary.Keys()
@@ -42,7 +43,7 @@ func TestAllocationsOfDispatch(t *testing.T) {
 		for _, key := range names {
 			c.engine.Inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
 		}
-		eventually(t, "all were reconciled", func() bool {
+		natstest.Eventually(t, "all were reconciled", func() bool {
 			return reconciled.Load() >= before+keys && c.engine.Inside().Queue.Counts().InProgress == 0
 		})
 	}

@@ -45,13 +45,13 @@ func TestTheRecordIsThereBeforeEachReconcileOfARevision(t *testing.T) {
 		}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "the initial list is reconciled", func() bool { return seen.count("early") > 0 })
+		natstest.Eventually(t, "the initial list is reconciled", func() bool { return seen.count("early") > 0 })
 		must(t, sites.Create(ctx, newSite("live", "one")))
-		eventually(t, "the live key is reconciled", func() bool { return seen.count("live") > 0 })
+		natstest.Eventually(t, "the live key is reconciled", func() bool { return seen.count("live") > 0 })
 		for _, title := range []string{"two", "three"} {
 			before := seen.count("live")
 			must(t, sites.Patch(ctx, "live", []byte(`{"spec":{"title":"`+title+`"}}`)))
-			eventually(t, "the new revision is reconciled", func() bool { return seen.count("live") > before })
+			natstest.Eventually(t, "the new revision is reconciled", func() bool { return seen.count("live") > before })
 		}
 	})
 }
@@ -137,19 +137,19 @@ func TestNoReconcileWithoutARecord(t *testing.T) {
 		w.limitRecords(4000)
 		w.run(c)
 		must(t, sites.Create(ctx, newSite("live", large)))
-		eventually(t, "both keys were tried several times", func() bool { return c.Stats().RecordErrors > 5 })
+		natstest.Eventually(t, "both keys were tried several times", func() bool { return c.Stats().RecordErrors > 5 })
 		if err := <-told; err == nil {
 			t.Error("the first thing told is that records work")
 		}
-		eventually(t, "Stats tells of it", degradedNow(c, "records"))
+		natstest.Eventually(t, "Stats tells of it", degradedNow(c, "records"))
 		must(t, sites.Create(ctx, newSite("small", "one")))
-		eventually(t, "a key whose record fits is reconciled", func() bool { return seen.count("small") > 0 })
+		natstest.Eventually(t, "a key whose record fits is reconciled", func() bool { return seen.count("small") > 0 })
 		if n := seen.count("early") + seen.count("live"); n > 0 {
 			t.Errorf("%d reconciles without a record", n)
 		}
 		w.limitRecords(0)
-		eventually(t, "none is lost", func() bool { return seen.count("early") > 0 && seen.count("live") > 0 })
-		eventually(t, "the records work again", func() bool { return !degradedNow(c, "records")() })
+		natstest.Eventually(t, "none is lost", func() bool { return seen.count("early") > 0 && seen.count("live") > 0 })
+		natstest.Eventually(t, "the records work again", func() bool { return !degradedNow(c, "records")() })
 	})
 }
 
@@ -177,7 +177,7 @@ func TestALargeStatusDoesNotKeepTheAnchorFromBeingWritten(t *testing.T) {
 		must(t, sites.Create(ctx, s))
 		must(t, entity.WaitReconciled(ctx, sites, "home", uint64(s.Generation)))
 		must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"`+strings.Repeat("t", 2000)+`"}}`)))
-		eventually(t, "the large revision is reconciled", func() bool {
+		natstest.Eventually(t, "the large revision is reconciled", func() bool {
 			now, err := sites.Get(ctx, "home")
 			must(t, err)
 			record, err := sites.Record(ctx, "home")
@@ -227,15 +227,15 @@ func TestARecordDeletedByHandIsWrittenAgain(t *testing.T) {
 				prepare(t, w, sites)
 
 				must(t, w.kv("sites-status").Delete(ctx, "home"))
-				eventually(t, "the record is an anchor again", func() bool {
+				natstest.Eventually(t, "the record is an anchor again", func() bool {
 					record, err := sites.Record(ctx, "home")
 					return err == nil && record.Anchor() && len(record.LastDocument) > 0
 				})
 				if err := sites.Delete(ctx, "home"); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "the teardown was owed, and removes the anchor", noRecord(t, sites, "home"))
-				eventually(t, "it is counted", func() bool { return c.Stats().TornDown == 1 })
+				natstest.Eventually(t, "the teardown was owed, and removes the anchor", noRecord(t, sites, "home"))
+				natstest.Eventually(t, "it is counted", func() bool { return c.Stats().TornDown == 1 })
 			})
 		})
 	}
@@ -243,7 +243,7 @@ func TestARecordDeletedByHandIsWrittenAgain(t *testing.T) {
 
 func eventuallyReason(t *testing.T, sites *entity.Client[*site], key, reason string) {
 	t.Helper()
-	eventually(t, "the condition of "+key+" is "+reason, func() bool {
+	natstest.Eventually(t, "the condition of "+key+" is "+reason, func() bool {
 		record, err := sites.Record(t.Context(), key)
 		if err != nil {
 			return false
@@ -262,7 +262,7 @@ func TestAStatusBucketBelongsToOneController(t *testing.T) {
 		}))
 		must(t, err)
 		r := w.run(first)
-		eventually(t, "the first works", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first works", func() bool { return first.Stats().Leading })
 		r.halt()
 
 		other, err := New("second", w.sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) {
@@ -279,7 +279,9 @@ func TestAStatusBucketBelongsToOneController(t *testing.T) {
 		must(t, err)
 		w.run(third)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "with a status bucket of its own it works", func() bool { return seen.count("home") > 0 })
+		natstest.Eventually(t, "with a status bucket of its own it works", func() bool {
+			return seen.count("home") > 0
+		})
 	})
 }
 
@@ -298,7 +300,7 @@ func TestAKeyNeverReconciledOwesNothing(t *testing.T) {
 		must(t, sites.Create(ctx, s))
 		eventuallyReason(t, sites, "home", entity.ReasonSuspended)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "its record goes with it", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "its record goes with it", noRecord(t, sites, "home"))
 		time.Sleep(time.Minute)
 		if n := seen.count("home"); n != 0 {
 			t.Errorf("reconciled %d times: %v", n, seen.of("home"))
@@ -329,7 +331,7 @@ func TestAPrimarysOwnStatusDoesNotWakeIt(t *testing.T) {
 		must(t, err)
 		s.Status.Note = "by hand"
 		must(t, sites.UpdateStatus(ctx, s))
-		eventually(t, "the cache has the status", func() bool {
+		natstest.Eventually(t, "the cache has the status", func() bool {
 			s, err := sites.Lister().Get("home")
 			return err == nil && s.Status.Note == "by hand"
 		})
@@ -358,22 +360,22 @@ func TestTheStatusBucketMayBeLost(t *testing.T) {
 
 		must(t, w.js.DeleteStream(ctx, "KV_sites-status"))
 		must(t, sites.Create(ctx, newSite("later", "one")))
-		eventually(t, "the loss is told", func() bool {
+		natstest.Eventually(t, "the loss is told", func() bool {
 			return degradedNow(c, "lease")() || degradedNow(c, "records")()
 		})
-		eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
 		if n := seen.count("later"); n > 0 {
 			t.Fatalf("reconciled %d times without a record", n)
 		}
 		w.sites() // creates the bucket again
-		eventually(t, "none is lost", func() bool { return seen.count("later") > 0 })
+		natstest.Eventually(t, "none is lost", func() bool { return seen.count("later") > 0 })
 		w.settled(c, sites, 3)
-		eventually(t, "the bucket belongs to the same controller and installation", func() bool {
+		natstest.Eventually(t, "the bucket belongs to the same controller and installation", func() bool {
 			kv := w.kv("sites-status")
 			name, err1 := kv.Get(ctx, record.KeyController)
 			id, err2 := kv.Get(ctx, record.KeyInstance)
 			return err1 == nil && err2 == nil && string(name.Value()) == "sites" && string(id.Value()) == instance
 		})
-		eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
 	})
 }

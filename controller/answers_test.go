@@ -94,7 +94,7 @@ func (b *besieged) hasPage(key string) {
 
 func (b *besieged) pageGoes(key string) {
 	b.t.Helper()
-	eventually(b.t, "the page of "+key+" goes", func() bool { return !exists(b.t, b.pages, pageOf(key)) })
+	natstest.Eventually(b.t, "the page of "+key+" goes", func() bool { return !exists(b.t, b.pages, pageOf(key)) })
 }
 
 // natsKeyOf is the key in NATS.
@@ -130,7 +130,7 @@ func (b *besieged) send(bucket, key string, request *nats.Msg) {
 	if bucket == "sites" && strings.HasPrefix(request.Subject, "$KV.") {
 		own = 1
 	}
-	eventually(b.t, "the server has written", func() bool { return b.lastSequence(bucket) > before+own })
+	natstest.Eventually(b.t, "the server has written", func() bool { return b.lastSequence(bucket) > before+own })
 }
 
 // degraded waits until something of Stats().Degraded says all the words.
@@ -142,7 +142,7 @@ func (b *besieged) degraded(words ...string) {
 			b.t.Logf("degraded: %v", all)
 		}
 	}()
-	eventually(b.t, fmt.Sprintf("something is degraded with %q", words), func() bool {
+	natstest.Eventually(b.t, fmt.Sprintf("something is degraded with %q", words), func() bool {
 		all = b.c.Stats().Degraded
 		for _, err := range all {
 			missing := func(word string) bool { return !strings.Contains(err.Error(), word) }
@@ -164,7 +164,7 @@ func (b *besieged) healthy() {
 func (b *besieged) sweeps() {
 	b.t.Helper()
 	before := b.c.Stats().Sweeps
-	eventually(b.t, "some sweeps", func() bool { return b.c.Stats().Sweeps > before+4 })
+	natstest.Eventually(b.t, "some sweeps", func() bool { return b.c.Stats().Sweeps > before+4 })
 }
 
 // neverDeleted fails the test if a key was reconciled for a delete.
@@ -209,7 +209,7 @@ func TestAnAnswerIsNoDocument(t *testing.T) {
 		}
 		b.r.halt()
 		b.begin()
-		eventually(t, "it is reported", func() bool { return b.c.Stats().Invalid > 0 })
+		natstest.Eventually(t, "it is reported", func() bool { return b.c.Stats().Invalid > 0 })
 		b.sweeps()
 		if n := b.seen.count("ns2/home"); n != before {
 			t.Errorf("reconciled %d times for what nobody wrote: %v", n-before, b.seen.of("ns2/home"))
@@ -236,7 +236,7 @@ func TestAnAnswerOverARecordChangesNothing(t *testing.T) {
 	besiegedBy(t, func(b *besieged, attack func(bucket, key string)) {
 		ctx := b.t.Context()
 		attack("sites-status", "ns2.home")
-		eventually(b.t, "the record is an anchor again", func() bool {
+		natstest.Eventually(b.t, "the record is an anchor again", func() bool {
 			record, err := b.sites.Record(ctx, "ns2/home")
 			return err == nil && record.Anchor() && len(record.LastDocument) > 0
 		})
@@ -260,7 +260,7 @@ func TestAnAnswerOverARecordCancelsNoTeardown(t *testing.T) {
 		b.neverDeleted("ns2/home")
 		must(b.t, b.sites.Delete(ctx, "ns2/home"))
 		b.pageGoes("ns2/home")
-		eventually(b.t, "the record is gone", noRecord(b.t, b.sites, "ns2/home"))
+		natstest.Eventually(b.t, "the record is gone", noRecord(b.t, b.sites, "ns2/home"))
 		if b.seen.with("ns2/home", OperationDelete) != 1 {
 			b.t.Errorf("reconciled for %v, want one delete", b.seen.of("ns2/home"))
 		}
@@ -377,7 +377,7 @@ func TestAnAnswerDoesNotTakeOffTheBrake(t *testing.T) {
 		must(t, b.kv("sites-status").Delete(ctx, "ns2.home"))
 		b.put("sites-status", "_nagi.brake", `{"engaged":true,"reason":"restored from a backup"}`)
 		b.begin()
-		eventually(t, "the page is held", func() bool { return b.c.Stats().Brake.Swept == 1 })
+		natstest.Eventually(t, "the page is held", func() bool { return b.c.Stats().Brake.Swept == 1 })
 		attack("sites-status", "ns2.home")
 		for _, swept := range []int{1, 0} { // the next term cannot count what it would let go, and stays engaged
 			b.degraded("ns2/home", "sites-status", "mend or delete it")
@@ -432,7 +432,7 @@ func TestTheRecordOfAnotherIsLeftAlone(t *testing.T) {
 						n-before, b.seen.of("ns2/home"), entry.Value())
 				}
 				b.hasPage("ns2/home")
-				eventually(t, "the source alone is degraded, for that record", func() bool {
+				natstest.Eventually(t, "the source alone is degraded, for that record", func() bool {
 					degraded := b.c.Stats().Degraded
 					for _, err := range degraded {
 						return len(degraded) == 1 && strings.Contains(err.Error(), `record of Site "ns2/home"`)
@@ -477,10 +477,10 @@ func TestARecordAheadOfItsBucketIsNotBelieved(t *testing.T) {
 		b.r.halt()
 		b.put("sites-status", "ns2.never", forged)
 		b.begin()
-		eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
 		b.neverDeleted("ns2/never")
 		must(t, b.kv("sites-status").Delete(ctx, "ns2.never"))
-		eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
 		b.healthy()
 	})
 }
@@ -496,7 +496,7 @@ func TestAForgedRecordObservesNothing(t *testing.T) {
 		data, err := json.Marshal(record)
 		must(t, err)
 		b.put("sites-status", "ns2.home", string(data))
-		eventually(t, "it is as it was", func() bool {
+		natstest.Eventually(t, "it is as it was", func() bool {
 			now, err := b.sites.Record(ctx, "ns2/home")
 			return err == nil && now.ObservedRevision < 900 && now.DocumentRevision < 900
 		})
@@ -547,7 +547,9 @@ func TestAnAnswerInAStatusWakesNoOwner(t *testing.T) {
 		b.sweeps() // what its creation woke is over
 		before := b.seen.with("ns2/home", OperationSecondary)
 		must(t, b.pages.UpdateStatus(ctx, p))
-		eventually(t, "its owner is woken", func() bool { return b.seen.with("ns2/home", OperationSecondary) > before })
+		natstest.Eventually(t, "its owner is woken", func() bool {
+			return b.seen.with("ns2/home", OperationSecondary) > before
+		})
 		b.sweeps()
 		before = b.seen.with("ns2/home", OperationSecondary)
 		attack("pages-status", "ns2-home")
@@ -567,15 +569,15 @@ func TestAnAnswerThatExpiresIsHeld(t *testing.T) {
 		must(t, b.guest.PublishMsg(&nats.Msg{
 			Subject: "$KV.sites.ns1.own", Data: []byte(`{"spec":{}}`), Header: nats.Header{"Nats-TTL": {"2s"}},
 		}))
-		eventually(t, "his document", func() bool { return b.seen.count("ns1/own") > 0 })
+		natstest.Eventually(t, "his document", func() bool { return b.seen.count("ns1/own") > 0 })
 		b.send("sites", "ns2.home", &nats.Msg{Subject: "$JS.API.DIRECT.GET.KV_sites.$KV.sites.ns1.own"})
-		eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake holds", func() bool { return b.c.Stats().Brake.Engaged })
 		b.sweeps()
 		b.neverDeleted("ns2/home")
 		b.hasPage("ns2/home")
 		b.put("sites", "ns2.home", `{"spec":{"title":"again"}}`)
 		eventuallyReason(t, b.sites, "ns2/home", entity.ReasonSynced)
-		eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake is off", func() bool { return !b.c.Stats().Brake.Engaged })
 		b.hasPage("ns2/home")
 	})
 }

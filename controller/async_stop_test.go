@@ -35,7 +35,7 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 				receive(t, "a reconcile", entered)
 				proxy.Refuse()
 				close(leave)
-				eventually(t, "many are under way", func() bool {
+				natstest.Eventually(t, "many are under way", func() bool {
 					return c.engine.Inside().Queue.Counts().InProgress > 100
 				})
 				stopped := time.Now()
@@ -65,7 +65,7 @@ func TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0), WithWorkers(2))
 		must(t, err)
 		w.run(c)
-		eventually(t, "all of them are under way", func() bool {
+		natstest.Eventually(t, "all of them are under way", func() bool {
 			return c.engine.Inside().Queue.Counts().InProgress == 20
 		})
 		good := newSite("home", "one")
@@ -73,7 +73,7 @@ func TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers(t *testing.T) {
 		must(t, sites.Create(t.Context(), good))
 		began := time.Now()
 		for n := 1; n <= 5; n++ { // each revision waits for the outcome of the one before
-			eventually(t, "it is reconciled", func() bool { return seen.count("good/home") == n })
+			natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("good/home") == n })
 			must(t, sites.Patch(t.Context(), "good/home", []byte(fmt.Sprintf(`{"spec":{"pages":%d}}`, n))))
 		}
 		if took := time.Since(began); took > time.Second {

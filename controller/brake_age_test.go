@@ -54,14 +54,14 @@ func anAgeLimitByMistake(t *testing.T, w *world) {
 	w.make(m.sites, few)
 	w.settled(m.c, m.sites, few)
 	w.limitAge(time.Second)
-	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
+	natstest.Eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
 	if reason := m.c.Stats().Brake.Reason; !strings.Contains(reason, "max_age") ||
 		!strings.Contains(reason, "DocumentsExpire") {
 		t.Errorf("reason %q, want what to do", reason)
 	}
 	w.limitAge(0)
 	w.make(m.sites, few)
-	eventually(t, "the brake goes off", func() bool { return !m.c.Stats().Brake.Engaged })
+	natstest.Eventually(t, "the brake goes off", func() bool { return !m.c.Stats().Brake.Engaged })
 	w.settled(m.c, m.sites, few)
 	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
 		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
@@ -93,19 +93,19 @@ func TestWhatExpiredWhileNobodyWatchedIsHeld(t *testing.T) {
 		w.settled(c, sites, few)
 		r.halt()
 		w.limitAge(time.Second)
-		eventually(t, "they expire", func() bool { return count(t, sites) == 0 })
+		natstest.Eventually(t, "they expire", func() bool { return count(t, sites) == 0 })
 		failing.Store(true)
 		c, r = start()
-		eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == few })
+		natstest.Eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == few })
 		if n := attempts.Load(); n != 0 {
 			t.Errorf("%d attempts to tear down", n)
 		}
 		must(t, c.ReleaseBrake(t.Context()))
-		eventually(t, "their teardowns fail", func() bool { return attempts.Load() >= few })
+		natstest.Eventually(t, "their teardowns fail", func() bool { return attempts.Load() >= few })
 		r.halt()
 		failing.Store(false)
 		c, _ = start()
-		eventually(t, "they are torn down", func() bool { return c.Stats().TornDown == few })
+		natstest.Eventually(t, "they are torn down", func() bool { return c.Stats().TornDown == few })
 		if n := c.Stats().BrakeEngaged; n != 0 {
 			t.Errorf("the brake engaged %d times after the release", n)
 		}
@@ -133,7 +133,7 @@ func anExpiryWhileNobodyWatches(t *testing.T, w *world) {
 		t.Fatal("it has not expired")
 	}
 	c, _ = start()
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if n := c.Stats().BrakeEngaged; n != 0 {
 		t.Errorf("the brake engaged %d times", n)
 	}
@@ -172,13 +172,13 @@ func TestADocumentMayExpire(t *testing.T) {
 				c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
 				must(t, err)
 				w.run(c)
-				eventually(t, "it leads", func() bool { return c.Stats().Leading })
+				natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 				w.putFor(test.ttl)
-				eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
+				natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") > 0 })
 				if test.age != 0 {
 					w.limitAge(test.age)
 				}
-				eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+				natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 				if told := c.Stats().BrakeEngaged; told != 0 {
 					t.Errorf("the brake engaged %d times", told)
 				}
@@ -192,14 +192,14 @@ func TestManyDocumentsMayExpireAtOnce(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.massed()
-		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
 		for i := range many {
 			_, err := w.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV.sites." + siteName(i),
 				Header: nats.Header{"Nats-TTL": {"8s"}}, Data: []byte(`{"spec":{"title":"one"}}`)})
 			must(t, err)
 		}
 		w.settled(m.c, m.sites, many)
-		eventually(t, "all are torn down", func() bool { return m.c.Stats().TornDown == many })
+		natstest.Eventually(t, "all are torn down", func() bool { return m.c.Stats().TornDown == many })
 		if s := m.c.Stats(); s.BrakeEngaged != 0 || s.Cascaded != many {
 			t.Errorf("the brake engaged %d times, %d pages were deleted", s.BrakeEngaged, s.Cascaded)
 		}
@@ -223,9 +223,9 @@ func anInvalidDocumentByMistake(t *testing.T, w *world) {
 		must(t, err)
 	}
 	m = w.massed()
-	eventually(t, "they are invalid", func() bool { return m.c.Stats().Leading && m.c.Stats().Invalid == few })
+	natstest.Eventually(t, "they are invalid", func() bool { return m.c.Stats().Leading && m.c.Stats().Invalid == few })
 	w.limitAge(time.Second)
-	eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
+	natstest.Eventually(t, "the brake holds all", func() bool { return m.c.Stats().Brake.Held == few })
 	if s := m.c.Stats(); s.TornDown != 0 || s.Cascaded != 0 {
 		t.Errorf("%d torn down, %d secondaries deleted", s.TornDown, s.Cascaded)
 	}

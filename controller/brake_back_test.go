@@ -23,7 +23,7 @@ func TestPredicatesDoNotHideFromTheBrakeWhatCameBack(t *testing.T) {
 		m.holds(many)
 		armed.Store(true)
 		m.make(m.sites, many)
-		eventually(t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
 		if n := count(t, m.pages); n != many || m.c.Stats().TornDown != 0 {
 			t.Errorf("%d pages, %d torn down", n, m.c.Stats().TornDown)
 		}
@@ -41,11 +41,11 @@ func TestATeardownThatNoEventTellsOfIsFoundByTheSweep(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(50*time.Millisecond))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it has swept", func() bool { return c.Stats().Sweeps > 2 })
+		natstest.Eventually(t, "it has swept", func() bool { return c.Stats().Sweeps > 2 })
 		mended, err := json.Marshal(entity.Record{SchemaVersion: 1, Controller: "sites"})
 		must(t, err)
 		w.put("sites-status", "ghost", string(mended))
-		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 		if seen.with("ghost", OperationDelete) != 1 {
 			t.Errorf("reconciled for %v, want one delete", seen.of("ghost"))
 		}

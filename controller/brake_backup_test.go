@@ -19,7 +19,7 @@ func (w *world) snapshotOf(bucket, format string) *natstest.Snapshot {
 		snapshot, err = natstest.TakeSnapshot(w.t.Context(), w.js.Conn(), "KV_"+bucket)
 	}
 	must(w.t, err)
-	eventually(w.t, "the server answers", func() bool {
+	natstest.Eventually(w.t, "the server answers", func() bool {
 		_, err := w.js.Stream(w.t.Context(), "KV_"+bucket)
 		return err == nil
 	})
@@ -67,7 +67,7 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 	w.make(m.sites, many-3)
 	w.settled(m.c, m.sites, many-3)
 	snapshot := admin.snapshotOf("sites", format)
-	eventually(t, "it is connected", w.js.Conn().IsConnected)
+	natstest.Eventually(t, "it is connected", w.js.Conn().IsConnected)
 	w.make(m.sites, many)
 	w.settled(m.c, m.sites, many)
 	restore := func() {
@@ -84,13 +84,13 @@ func restoredUnderTheBrake(t *testing.T, format, when string, write func(*world)
 	}
 	m.holds(3)
 	must(t, m.c.ReleaseBrake(t.Context()))
-	eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
+	natstest.Eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 	for i := range many {
 		torn := noRecord(t, m.sites, siteName(i))
 		if i < many-3 && torn() {
 			t.Errorf("the record of %s is gone, which is in the snapshot", siteName(i))
 		} else if i >= many-3 {
-			eventually(t, "the record of "+siteName(i)+" is removed", torn)
+			natstest.Eventually(t, "the record of "+siteName(i)+" is removed", torn)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (m *massed) sweepsTheYoungerAfterARelease(opts ...Option) {
 	t := m.t
 	m.holds(younger)
 	must(t, m.c.ReleaseBrake(t.Context()))
-	eventually(t, "what the younger ones owned is swept", func() bool {
+	natstest.Eventually(t, "what the younger ones owned is swept", func() bool {
 		return count(t, m.pages) == many-younger && !m.c.Stats().Brake.Engaged
 	})
 	m.r.halt()

@@ -23,7 +23,9 @@ func (w *world) brokenBefore() (*massed, *natstest.Proxy) {
 	proxy := natstest.StartProxy(w.t, w.server.URL())
 	_, js := natstest.Connect(w.t, proxy.URL())
 	m = (&world{t: w.t, server: w.server, js: js}).massed()
-	eventually(w.t, "all are invalid", func() bool { return m.c.Stats().Invalid >= many && m.c.Stats().Leading })
+	natstest.Eventually(w.t, "all are invalid", func() bool {
+		return m.c.Stats().Invalid >= many && m.c.Stats().Leading
+	})
 	return m, proxy
 }
 
@@ -83,9 +85,9 @@ func TestAMarkerThatTheLeaderHasIsRemembered(t *testing.T) {
 		w = w.away()
 		sites = w.sites()
 		c, _ := start()
-		eventually(t, "it is invalid", func() bool { return c.Stats().Invalid > 0 && c.Stats().Leading })
+		natstest.Eventually(t, "it is invalid", func() bool { return c.Stats().Invalid > 0 && c.Stats().Leading })
 		must(t, w.kv("sites").Delete(t.Context(), "home"))
-		eventually(t, "its teardown goes on", func() bool { return seen.with("home", OperationDelete) > 2 })
+		natstest.Eventually(t, "its teardown goes on", func() bool { return seen.with("home", OperationDelete) > 2 })
 		if seen := c.engine.Inside().Keys.Of("home").Deleted; seen == nil || !seen.Evidenced || seen.WasInvalid {
 			t.Errorf("remembered %+v, want evidence", seen)
 		}
@@ -113,14 +115,14 @@ func TestADeleteIsNoEvidenceForTheNextDocument(t *testing.T) {
 		for i := range many {
 			must(t, sites.Delete(t.Context(), siteName(i)))
 		}
-		eventually(t, "their teardowns wait", func() bool { return deletes.Load() == many })
+		natstest.Eventually(t, "their teardowns wait", func() bool { return deletes.Load() == many })
 		for i := range many {
 			_, err := w.kv("sites").Put(t.Context(), siteName(i), []byte("no document"))
 			must(t, err)
 		}
-		eventually(t, "they are invalid", func() bool { return c.Stats().Invalid == many })
+		natstest.Eventually(t, "they are invalid", func() bool { return c.Stats().Invalid == many })
 		w.emptied("sites") // at once: the brake looks at what vanishes together
-		eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == many })
+		natstest.Eventually(t, "the brake holds all", func() bool { return c.Stats().Brake.Held == many })
 		if n := deletes.Load(); n != many {
 			t.Errorf("%d more teardowns", n-many)
 		}

@@ -44,7 +44,7 @@ func TestNineSitesWithManyPagesAreHeld(t *testing.T) {
 				if !running {
 					m, _ = start(w.away())
 				}
-				eventually(t, "the brake holds them", func() bool {
+				natstest.Eventually(t, "the brake holds them", func() bool {
 					b := m.c.Stats().Brake
 					return b.Engaged && b.Held == few
 				})
@@ -52,7 +52,7 @@ func TestNineSitesWithManyPagesAreHeld(t *testing.T) {
 					t.Errorf("%d pages are left of %d", n, few*each)
 				}
 				m.operatorReleases()
-				eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 0 })
+				natstest.Eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 0 })
 			})
 		})
 	}

@@ -32,11 +32,11 @@ func TestAnAcknowledgementDoesNotReleaseTheBrake(t *testing.T) {
 		attack := func() { m.acknowledged("sites-status", "_nagi.release") }
 		refused := func() {
 			t.Helper()
-			eventually(t, "it is reported", func() bool {
+			natstest.Eventually(t, "it is reported", func() bool {
 				err := m.c.Stats().Degraded[degraded]
 				return err != nil && strings.Contains(err.Error(), "an answer of the server")
 			})
-			eventually(t, "it is removed", func() bool {
+			natstest.Eventually(t, "it is removed", func() bool {
 				_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
 				return err != nil
 			})
@@ -52,6 +52,6 @@ func TestAnAcknowledgementDoesNotReleaseTheBrake(t *testing.T) {
 		}
 		m.put("sites-status", "_nagi.release", strings.Trim(command, `"`))
 		m.tornDown()
-		eventually(t, "nothing is degraded", func() bool { return len(m.c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "nothing is degraded", func() bool { return len(m.c.Stats().Degraded) == 0 })
 	})
 }

@@ -82,11 +82,11 @@ func (m *massed) restarted(meanwhile func(), opts ...Option) *massed {
 // holds waits for the engaged brake, and checks that nothing is deleted under it although time goes by.
 func (m *massed) holds(held int) {
 	m.t.Helper()
-	eventually(m.t, "the brake is engaged and holds all", func() bool {
+	natstest.Eventually(m.t, "the brake is engaged and holds all", func() bool {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held+state.Swept == held
 	})
-	eventually(m.t, "the state is kept", func() bool { // and was told of before
+	natstest.Eventually(m.t, "the state is kept", func() bool { // and was told of before
 		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
 		var kept BrakeState
 		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
@@ -94,12 +94,12 @@ func (m *massed) holds(held int) {
 	sweeps := m.c.Stats().Sweeps
 	m.c.engine.Inside().Queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
 	m.c.Enqueue(siteName(1), OperationDelete)
-	eventually(m.t, "the queue is worked off", func() bool {
+	natstest.Eventually(m.t, "the queue is worked off", func() bool {
 		s := m.c.Stats()
 		return s.Ready == [3]int{} && s.Running == 0
 	})
 	if interval := m.c.engine.Inside().Options.ResyncInterval; 0 < interval && interval < time.Second {
-		eventually(m.t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
+		natstest.Eventually(m.t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
 	}
 	if n := count(m.t, m.pages); n != many {
 		m.t.Errorf("%d pages are left of %d under the brake", n, many)
@@ -112,7 +112,7 @@ func (m *massed) holds(held int) {
 // tornDown waits until all went.
 func (m *massed) tornDown() {
 	m.t.Helper()
-	eventually(m.t, "all records are removed", func() bool {
+	natstest.Eventually(m.t, "all records are removed", func() bool {
 		for _, held := range m.c.engine.Inside().Records.All() {
 			if held.Anchor() {
 				return false
@@ -120,8 +120,8 @@ func (m *massed) tornDown() {
 		}
 		return true
 	})
-	eventually(m.t, "all pages are gone", func() bool { return count(m.t, m.pages) == 0 })
-	eventually(m.t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
+	natstest.Eventually(m.t, "all pages are gone", func() bool { return count(m.t, m.pages) == 0 })
+	natstest.Eventually(m.t, "the brake is off", func() bool { return !m.c.Stats().Brake.Engaged })
 }
 
 // recreate deletes the bucket and makes it anew with the first of the sites.
@@ -144,7 +144,7 @@ func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
 			m.recreate(many - 3)
 			m.holds(3)
 			must(t, m.c.ReleaseBrake(t.Context()))
-			eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
+			natstest.Eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 		})
 	})
 	t.Run("while it is down", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestTheBrakeHoldsWhenTheBucketIsAnother(t *testing.T) {
 			m = m.restarted(func() { m.recreate(many - 3) })
 			m.holds(3)
 			must(t, m.c.ReleaseBrake(t.Context()))
-			eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
+			natstest.Eventually(t, "the missing ones are torn down", func() bool { return count(t, m.pages) == many-3 })
 		})
 	})
 	t.Run("after a crash soon after the first start", func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestTheBrakeHoldsDeletesOwedAtStart(t *testing.T) {
 		})
 		m.holds(many - 4)
 		must(t, m.c.ReleaseBrake(t.Context()))
-		eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 4 })
+		natstest.Eventually(t, "they are torn down", func() bool { return count(t, m.pages) == 4 })
 	})
 }
 
@@ -200,7 +200,7 @@ func (w *world) orphanedPages(pages *entity.Client[*page], n int) {
 func (m *massed) operatorReleases() {
 	m.t.Helper()
 	var kept BrakeState
-	eventually(m.t, "the state is kept", func() bool {
+	natstest.Eventually(m.t, "the state is kept", func() bool {
 		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
 		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
 	})
@@ -246,7 +246,7 @@ func TestTheBrakeHoldsAcrossRestarts(t *testing.T) {
 		if n := m.seen.with(siteName(3), OperationDelete); n == 0 {
 			t.Error("the reconciler was not told Delete after the release")
 		}
-		eventually(t, "the release is used up", func() bool {
+		natstest.Eventually(t, "the release is used up", func() bool {
 			_, err := m.kv("sites-status").Get(t.Context(), "_nagi.release")
 			return err != nil
 		})
@@ -286,7 +286,7 @@ func TestTheBrakeIsLoud(t *testing.T) {
 		if event := <-events.Events; !strings.Contains(event, "BrakeEngaged") || !strings.Contains(event, "Warning") {
 			t.Errorf("event %q", event)
 		}
-		eventually(t, "the status bucket tells", func() bool {
+		natstest.Eventually(t, "the status bucket tells", func() bool {
 			entry, err := m.kv("sites-status").Get(t.Context(), "_nagi.brake")
 			if err != nil {
 				return false

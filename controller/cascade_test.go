@@ -41,7 +41,7 @@ func TestTheCascadeTakesOnlyWhatIsOurs(t *testing.T) {
 		must(t, pages.Create(ctx, newSite("free", "")))
 
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 		for _, key := range []string{"foreign", "nameless", "otherkind", "free", "other-0"} {
 			if !exists(t, pages, key) {
 				t.Errorf("page %q was deleted", key)
@@ -84,7 +84,7 @@ func TestTheCascadeDeletesWhatItSaw(t *testing.T) {
 		must(t, sites.Create(ctx, siteWithPages("home", 1)))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 		if refused.Load() == 0 {
 			t.Error("the delete of a page that had changed was not refused")
 		}
@@ -115,12 +115,12 @@ func TestTheAnchorWaitsForWhatIsNotGoneYet(t *testing.T) {
 		must(t, sites.Create(ctx, siteWithPages("home", 1)))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is asked for again and again", func() bool { return len(asked) >= 3 })
+		natstest.Eventually(t, "it is asked for again and again", func() bool { return len(asked) >= 3 })
 		if noRecord(t, sites, "home")() {
 			t.Fatal("the anchor went before the page did")
 		}
 		letGo.Store(true)
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 	})
 }
 
@@ -152,17 +152,17 @@ func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 		must(t, sites.Create(ctx, orphaning("home", 2, "small")))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "its teardown has begun", func() bool { return c.Stats().Failures > 0 })
+		natstest.Eventually(t, "its teardown has begun", func() bool { return c.Stats().Failures > 0 })
 		_, err = sites.Records().PutReserved(ctx, record.LeftKey("home"), []byte("home"), 0)
 		must(t, err)
 		sweeps := c.Stats().Sweeps
-		eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+		natstest.Eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 		_, err = w.kv("sites-status").Get(ctx, record.LeftKey("home"))
 		must(t, err)
 		ready.Store(true)
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 		sweeps = c.Stats().Sweeps
-		eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+		natstest.Eventually(t, "sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 		if n := count(t, pages); n != 2 {
 			t.Errorf("%d of 2 pages are left", n)
 		}
@@ -199,12 +199,12 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 					} else {
 						must(t, sites.Delete(ctx, "home"))
 					}
-					eventually(t, "it is torn down", noRecord(t, sites, "home"))
+					natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 					sweeps := c.Stats().Sweeps
-					eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+					natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 					r.halt()
 					_, pages, c, _ := start(w.away())
-					eventually(t, "sweeps after a restart", func() bool { return c.Stats().Sweeps > 5 })
+					natstest.Eventually(t, "sweeps after a restart", func() bool { return c.Stats().Sweeps > 5 })
 					for _, key := range []string{"home-0", "home-1"} {
 						if !exists(t, pages, key) {
 							t.Errorf("page %q was deleted", key)
@@ -217,9 +217,9 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 					must(t, sites.Create(ctx, siteWithPages("home", 2)))
 					eventuallyReason(t, sites, "home", entity.ReasonSynced)
 					must(t, sites.Delete(ctx, "home"))
-					eventually(t, "it is torn down", noRecord(t, sites, "home"))
-					eventually(t, "with its pages", func() bool { return count(t, pages) == 0 })
-					eventually(t, "nothing remembers them", func() bool {
+					natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
+					natstest.Eventually(t, "with its pages", func() bool { return count(t, pages) == 0 })
+					natstest.Eventually(t, "nothing remembers them", func() bool {
 						_, err := w.kv("sites-status").Get(ctx, record.LeftKey("home"))
 						return err != nil
 					})
@@ -255,7 +255,7 @@ func TestNamespacedKeysAreTornDown(t *testing.T) {
 			eventuallyReason(t, sites, namespace+"/home", entity.ReasonSynced)
 		}
 		must(t, sites.Delete(ctx, "a/home"))
-		eventually(t, "it is torn down", noRecord(t, sites, "a/home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "a/home"))
 		if exists(t, pages, "a/home") || !exists(t, pages, "b/home") {
 			t.Error("want the page of a gone, and that of b there")
 		}
@@ -284,7 +284,9 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 				err := remove()
 				if deleted.Add(1) == 1 {
 					must(t, other.Create(ctx, siteWithPages("home", owned)))
-					eventually(t, "the cache shows it", func() bool { return c.engine.Inside().Primary.Exists("home") })
+					natstest.Eventually(t, "the cache shows it", func() bool {
+						return c.engine.Inside().Primary.Exists("home")
+					})
 				}
 				return err
 			}
@@ -294,8 +296,8 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			must(t, sites.Create(ctx, siteWithPages("home", owned)))
 			eventuallyReason(t, sites, "home", entity.ReasonSynced)
 			must(t, sites.Delete(ctx, "home"))
-			eventually(t, "the first page is deleted", func() bool { return deleted.Load() > 0 })
-			eventually(t, "all pages are there again", func() bool { return count(t, pages.Client) == owned })
+			natstest.Eventually(t, "the first page is deleted", func() bool { return deleted.Load() > 0 })
+			natstest.Eventually(t, "all pages are there again", func() bool { return count(t, pages.Client) == owned })
 			if n := deleted.Load(); n != 1 {
 				t.Errorf("%d pages were deleted, want 1", n)
 			}
@@ -330,7 +332,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			c, err = New("sites", unaware, (&calls{}).reconciler(nil), Owns(slow), WithResyncInterval(0))
 			must(t, err)
 			w.run(c)
-			eventually(t, "the leader says that it is back", func() bool {
+			natstest.Eventually(t, "the leader says that it is back", func() bool {
 				return deleted.Load() > 0 && unaware.confirmed.Load() > 3
 			})
 			if n := deleted.Load(); n != 1 || noRecord(t, sites, "home")() {

@@ -47,17 +47,17 @@ func TestSecondariesFollowTheirPrimary(t *testing.T) {
 				return err == nil && p.Spec.Title == title
 			}
 		}
-		eventually(t, "a page for the new site", titled("one"))
+		natstest.Eventually(t, "a page for the new site", titled("one"))
 		must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"two"}}`)))
-		eventually(t, "the page follows the update", titled("two"))
+		natstest.Eventually(t, "the page follows the update", titled("two"))
 		must(t, pages.Delete(ctx, "home"))
-		eventually(t, "the deleted page is made again", titled("two"))
+		natstest.Eventually(t, "the deleted page is made again", titled("two"))
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "the page goes with its site", func() bool {
+		natstest.Eventually(t, "the page goes with its site", func() bool {
 			_, err := pages.Get(ctx, "home")
 			return apierrors.IsNotFound(err)
 		})
-		eventually(t, "no record is left", func() bool {
+		natstest.Eventually(t, "no record is left", func() bool {
 			_, err := sites.Record(ctx, "home")
 			return apierrors.IsNotFound(err)
 		})

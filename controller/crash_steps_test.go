@@ -122,8 +122,8 @@ func TestATeardownSurvivesACrashAtEachStep(t *testing.T) {
 				c, err := New("sites", sites, seen.reconciler(pagesOf(sites, pages)), Owns(pages))
 				must(t, err)
 				w.run(c)
-				eventually(t, "it leads", func() bool { return c.Stats().Leading })
-				eventually(t, "the teardown is finished", func() bool {
+				natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+				natstest.Eventually(t, "the teardown is finished", func() bool {
 					return noRecord(t, sites, "home")() && count(t, pages) == 0
 				})
 				must(t, sites.Create(t.Context(), siteWithPages("other", 1)))

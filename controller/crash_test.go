@@ -60,7 +60,7 @@ func (m *mortal) live(c interface{ Run(context.Context) error }) { m.r = m.run(c
 // bury waits until it is dead, and ends what is left of it. Its controller has to be one WithGracePeriod(0).
 func (m *mortal) bury() {
 	m.t.Helper()
-	eventually(m.t, "it is dead", m.dead.Load)
+	natstest.Eventually(m.t, "it is dead", m.dead.Load)
 	m.js.Conn().Close()
 	m.r.halt()
 }
@@ -150,7 +150,7 @@ func TestCrashesAtRandomPointsLoseNothing(t *testing.T) {
 				t.Logf("last difference: %s", diff)
 			}
 		}()
-		eventually(t, "pages and records are exactly as the sites say", func() bool {
+		natstest.Eventually(t, "pages and records are exactly as the sites say", func() bool {
 			diff = worldDiff(t, sites, pages, want)
 			return diff == ""
 		})
@@ -165,7 +165,7 @@ func (m *mortal) managesPages() {
 	c, err := New("crash", sites, manyPages(sites, pages), Owns(pages), WithWorkers(4), WithGracePeriod(0))
 	must(m.t, err)
 	m.live(c)
-	eventually(m.t, "it leads", func() bool { return c.Stats().Leading })
+	natstest.Eventually(m.t, "it leads", func() bool { return c.Stats().Leading })
 }
 
 // change creates, updates or deletes a site, sometimes so that nothing of it is left in the stream.

@@ -88,7 +88,7 @@ func TestCreateOrUpdateTakesOverNothingThatNamesNoOwner(t *testing.T) {
 		}
 		eventuallyReason(t, sites, "home", entity.ReasonRetrying)
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the site is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "the site is torn down", noRecord(t, sites, "home"))
 		if now := w.raw("pages", "home"); !reflect.DeepEqual(now, theirs) {
 			t.Errorf("the document is %v, want it as it was put: %v", now, theirs)
 		}

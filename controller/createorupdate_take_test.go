@@ -222,7 +222,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 				t.Fatalf("the event is %q, want %s", event, reason)
 			}
 			before := attempts.Load()
-			eventually(t, "it is tried again", func() bool { return attempts.Load() > before+20 })
+			natstest.Eventually(t, "it is tried again", func() bool { return attempts.Load() > before+20 })
 			select {
 			case event := <-events.Events:
 				t.Fatalf("it is told again: %q", event)
@@ -235,7 +235,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 		p.Labels, p.Annotations = nil, nil
 		must(t, pages.Update(t.Context(), p))
 		told(ReasonResourceExists)
-		eventually(t, "the condition says why", func() bool {
+		natstest.Eventually(t, "the condition says why", func() bool {
 			record, err := sites.Record(t.Context(), "home")
 			return err == nil && len(record.Conditions) == 1 &&
 				strings.Contains(record.Conditions[0].Message, "names no owner")

@@ -171,7 +171,7 @@ func TestCreateOrUpdateKeepsTheFieldsOfOthers(t *testing.T) {
 		theirs.Labels = map[string]string{"team": "a"}
 		theirs.Annotations = map[string]string{"note": "b"}
 		must(t, w.away().pages().Create(t.Context(), theirs))
-		eventually(t, "the cache has it", func() bool {
+		natstest.Eventually(t, "the cache has it", func() bool {
 			_, err := pages.Lister().Get("home")
 			return err == nil
 		})

@@ -15,7 +15,7 @@ import (
 // delayed waits until the queue holds that many delays.
 func delayed(t *testing.T, c *Controller[*site], n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d delays are pending", n), func() bool { return c.Stats().Delayed == n })
+	natstest.Eventually(t, fmt.Sprintf("%d delays are pending", n), func() bool { return c.Stats().Delayed == n })
 }
 
 // results records what WithOnResult was told.
@@ -144,11 +144,11 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 		g.leave <- errUnwell
 		g.enter(t)
 		idleBut := func() bool { return c.engine.Inside().Queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
-		eventually(t, "all events have come", idleBut)
+		natstest.Eventually(t, "all events have come", idleBut)
 		g.leave <- errUnwell
 		g.enter(t)
 		g.leave <- errUnwell
-		eventually(t, "three attempts", func() bool { return len(told.all()) >= 3 })
+		natstest.Eventually(t, "three attempts", func() bool { return len(told.all()) >= 3 })
 		if got := told.attempts()[:3]; !slices.Equal(got, []int{1, 2, 3}) {
 			t.Errorf("attempts %v, want 1, 2, 3", got)
 		}
@@ -176,7 +176,7 @@ func TestRetriesBackOffExponentiallyUpToTheMaximum(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		c.Enqueue("home", OperationManual)
-		eventually(t, "seven attempts", func() bool { return len(ran) == 7 })
+		natstest.Eventually(t, "seven attempts", func() bool { return len(ran) == 7 })
 		before := <-ran
 		ceiling := shortest
 		for n := 1; n <= 6; n++ {
@@ -206,7 +206,7 @@ func TestRequeueAfterIsNotRateLimited(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "thirty runs", func() bool { return seen.count("home") == 30 })
+		natstest.Eventually(t, "thirty runs", func() bool { return seen.count("home") == 30 })
 		idle(t, c)
 		if n := seen.with("home", OperationRequeue); n != 29 {
 			t.Errorf("%d runs with Requeue, want 29", n)
@@ -234,11 +234,11 @@ func TestErrorBeatsRequeueAfter(t *testing.T) {
 				w.run(c)
 				must(t, sites.Create(t.Context(), newSite("home", "one")))
 				delayed(t, c, 1)
-				eventually(t, "the failure is recorded", func() bool {
+				natstest.Eventually(t, "the failure is recorded", func() bool {
 					r, err := sites.Record(t.Context(), "home")
 					return err == nil && len(r.Conditions) == 1 && r.Conditions[0].Reason == entity.ReasonRetrying
 				})
-				eventually(t, "it is reported", func() bool { return len(told.all()) == 1 })
+				natstest.Eventually(t, "it is reported", func() bool { return len(told.all()) == 1 })
 				due := time.Until(told.all()[0].NextDue)
 				if n := seen.count("home"); n != 1 || due < 29*time.Minute || due > 30*time.Minute {
 					t.Errorf("after %d runs the next is due in %v; want one, and the backoff of 30 minutes", n, due)
@@ -257,12 +257,12 @@ func TestTeardownDoesNotTakeTheUsersDelayAway(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "the first run", func() bool { return seen.count("home") == 1 })
 		idle(t, c)
 		c.EnqueueAfter("home", OperationManual, time.Second)
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown", func() bool { return c.Stats().TornDown >= 1 })
-		eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
+		natstest.Eventually(t, "the teardown", func() bool { return c.Stats().TornDown >= 1 })
+		natstest.Eventually(t, "the delay after it", func() bool { return seen.with("home", OperationManual) == 1 })
 		idle(t, c)
 	})
 }

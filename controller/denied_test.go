@@ -105,8 +105,8 @@ func TestWhatIsDeniedAtTheStartIsNamed(t *testing.T) {
 					t.Errorf("reconciled %d times", n)
 				}
 				must(t, w.server.Reload(denying()))
-				eventually(t, "it starts", func() bool { return seen.count("home") > 0 })
-				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+				natstest.Eventually(t, "it starts", func() bool { return seen.count("home") > 0 })
+				natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
 			})
 		})
 	}
@@ -140,16 +140,16 @@ func TestWhatIsDeniedAtRunTimeIsNamed(t *testing.T) {
 				c, sites, _ := w.runningSites(&seen, WithLeaseTiming(LeaseTiming{
 					Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: leaseRenewal,
 				}))
-				eventually(t, "it watches", func() bool {
+				natstest.Eventually(t, "it watches", func() bool {
 					return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0
 				})
 				must(t, w.server.Reload(denying(subject)))
 				provoke(admin, admin.sites())
 				names(t, c, subject)
 				must(t, w.server.Reload(denying()))
-				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+				natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
 				must(t, admin.sites().Create(t.Context(), newSite("more", "one")))
-				eventually(t, "it goes on", func() bool { return seen.count("more") > 0 })
+				natstest.Eventually(t, "it goes on", func() bool { return seen.count("more") > 0 })
 			})
 		})
 	}

@@ -168,8 +168,8 @@ func (k *modelKey) becomes(state KeyState) (e Explanation) {
 		if e = k.ask(); e.State == state {
 			return e
 		}
-		if time.Since(began) > patience {
-			k.t.Errorf("%s does not become %s within %v: %+v", k.key, state, patience, e)
+		if time.Since(began) > time.Minute {
+			k.t.Errorf("%s does not become %s within %v: %+v", k.key, state, time.Minute, e)
 			return e
 		}
 	}
@@ -179,8 +179,8 @@ func (k *modelKey) becomes(state KeyState) (e Explanation) {
 func (k *modelKey) eventually(what string, holds func() bool) {
 	k.t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > patience {
-			k.t.Errorf("%s: not within %v: %s", k.key, patience, what)
+		if time.Since(began) > time.Minute {
+			k.t.Errorf("%s: not within %v: %s", k.key, time.Minute, what)
 			return
 		}
 	}
@@ -321,7 +321,7 @@ var steps = map[string]func(k *modelKey){
 		entered := k.gate.entered
 		select {
 		case <-entered:
-		case <-time.After(patience):
+		case <-time.After(time.Minute):
 			k.t.Errorf("%s does not run", k.key)
 			return
 		}
@@ -350,7 +350,7 @@ var steps = map[string]func(k *modelKey){
 // knowsTheEnd waits until the cache has what became of the record: its delete may be known from its writer before.
 func (k *modelKey) knowsTheEnd() {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
 	stream, err := k.js.Stream(ctx, "KV_sites-status")
 	if err != nil {
@@ -514,7 +514,7 @@ func TestExplainIsRightWhileEverythingMoves(t *testing.T) {
 		t.Logf("NAGI_MODEL_SEED=%d", seed)
 		m := newModel(t, seed)
 		m.run(m.c)
-		eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
 		done := make(chan struct{})
 		var asking, driving sync.WaitGroup
 		asking.Go(func() { m.watch(done) })

@@ -27,7 +27,7 @@ func explained(t *testing.T, c *Controller[*site], key string, state KeyState) (
 			t.Logf("the last answer: %+v", last)
 		}
 	}()
-	eventually(t, fmt.Sprintf("%q is %s", key, state), func() bool {
+	natstest.Eventually(t, fmt.Sprintf("%q is %s", key, state), func() bool {
 		last = c.Explain(key)
 		e = last
 		return e.State == state
@@ -128,10 +128,10 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		wantExplained(t, c.Explain("home"), false, Explanation{Key: "home", State: StateStopped,
 			Says: "The controller does not run here; nothing is done about any key."})
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		create := func(key, title string) uint64 {
 			must(t, sites.Create(ctx, newSite(key, title)))
-			eventually(t, key+" is known", func() bool { return cachedRevision(c, key) > 0 })
+			natstest.Eventually(t, key+" is known", func() bool { return cachedRevision(c, key) > 0 })
 			return cachedRevision(c, key)
 		}
 
@@ -256,7 +256,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 // atRest waits until no key is ready or in progress.
 func atRest(t *testing.T, c *Controller[*site]) {
 	t.Helper()
-	eventually(t, "nothing is ready or in progress", func() bool {
+	natstest.Eventually(t, "nothing is ready or in progress", func() bool {
 		n := c.engine.Inside().Queue.Counts()
 		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0
 	})
@@ -269,7 +269,7 @@ func TestExplainSaysThatAKeyHasToBeQuietFirst(t *testing.T) {
 		c, err := New("sites", sites, new(calls).reconciler(nil), WithDebounce(time.Hour, 2*time.Hour))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		wantExplained(t, explained(t, c, "home", StateDebounced), true, Explanation{
 			Key: "home", State: StateDebounced, Since: sometime, Revision: cachedRevision(c, "home"), Reasons: "Put",
@@ -369,10 +369,10 @@ func TestExplainSaysWhichAPIAKeyWaitsFor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil)
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
+		natstest.Eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
 		atRest(t, w.c)
 		e := explained(t, w.c, "home", StateAPI)
 		wantExplained(t, e, true, Explanation{
@@ -401,7 +401,7 @@ func TestExplainSaysThatAKeyWaitsForItsTurn(t *testing.T) {
 		config.Rate, config.Burst = 0.01, 1 // the first list takes the one there is
 		w := newCloudWorld(t, config, nil, WithGracePeriod(time.Second))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		eventuallyReason(t, w.sites, "home", entity.ReasonRetrying)
 		e := explained(t, w.c, "home", StateTurn)
@@ -433,7 +433,7 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 		must(t, sites.Create(t.Context(), siteWithPages("home", 1)))
 		n := explained(t, c, "home", StateCalm).Revision
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "its event has come", func() bool { return !c.Explain("home").DueAt.IsZero() })
+		natstest.Eventually(t, "its event has come", func() bool { return !c.Explain("home").DueAt.IsZero() })
 		e := explained(t, c, "home", StateDeleting)
 		if len(e.StillThere) != 1 {
 			t.Fatalf("still there: %v", e.StillThere)
@@ -534,7 +534,7 @@ func TestExplainOfAReplicaThatWaitsNamesWhoLeads(t *testing.T) {
 		must(t, err)
 		w.run(second)
 		leader := w.lease().HolderIdentity
-		eventually(t, "it knows who leads", func() bool {
+		natstest.Eventually(t, "it knows who leads", func() bool {
 			e := second.Explain("home")
 			return e.Leader == leader && e.State == StateStandby && e.Recorded == entity.ReasonTerminal
 		})
@@ -550,7 +550,7 @@ func TestExplainOfAReplicaThatWaitsNamesWhoLeads(t *testing.T) {
 			t.Errorf("a key that nobody knows: %+v", e)
 		}
 		w.leaseTo("somebody", 5*time.Minute)
-		eventually(t, "both know who leads now", func() bool {
+		natstest.Eventually(t, "both know who leads now", func() bool {
 			return first.Explain("home").Leader == "somebody" && second.Explain("home").Leader == "somebody" &&
 				first.Explain("home").State == StateStandby
 		})
@@ -575,7 +575,7 @@ func TestAReplicaThatLostTheLeaseSaysNothingOfItsOldFailures(t *testing.T) {
 		}
 		w.leaseTo("somebody", 5*time.Minute)
 		keys := []string{"parked", "failing"}
-		eventually(t, "it knows who leads now, and its term is over", func() bool { // in this order
+		natstest.Eventually(t, "it knows who leads now, and its term is over", func() bool { // in this order
 			for _, key := range keys {
 				if e := c.Explain(key); e.Leader != "somebody" || e.State != StateStandby {
 					return false

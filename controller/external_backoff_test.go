@@ -37,7 +37,7 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 				begun, call := func() int { return w.cloud.Called("POST disks") }, "POST disks"
 				if gone {
 					must(t, w.sites.Create(t.Context(), sized("home", 1)))
-					eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
+					natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
 					begun, call = func() int { return w.cloud.Called("DELETE disks") }, "DELETE disks"
 				}
 				w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
@@ -47,7 +47,7 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 					must(t, w.sites.Create(t.Context(), sized("home", 1)))
 				}
 				start := time.Now()
-				eventually(t, "it is tried five times", func() bool {
+				natstest.Eventually(t, "it is tried five times", func() bool {
 					w.cloud.Finish("quota")
 					return begun() >= 5
 				})
@@ -56,7 +56,7 @@ func TestAnOperationThatFailsAgainAndAgainIsBegunEverMoreRarely(t *testing.T) {
 					t.Errorf("five %s within %v, with backoff they take %v at least", call, time.Since(start), least)
 				}
 				w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
-				eventually(t, "it is done", func() bool {
+				natstest.Eventually(t, "it is done", func() bool {
 					w.cloud.Finish("")
 					return gone && w.gone("home") || !gone && w.reconciled("home")
 				})
@@ -76,7 +76,7 @@ func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
 		}, WithBackoff(50*time.Millisecond, time.Hour))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
 		w.cloud.Set(func(c *cloudtest.Cloud) {
 			c.Stage = func(stage, call, _ string) {
 				if stage == "after" && call == "PUT disks" {
@@ -86,13 +86,13 @@ func TestAnUpdateThatTheAPIDoesNotTakeIsTriedEverMoreRarely(t *testing.T) {
 		})
 		start := time.Now()
 		w.resize("home", 9)
-		eventually(t, "it is tried five times", func() bool { return w.cloud.Called("PUT disks") >= 5 })
+		natstest.Eventually(t, "it is tried five times", func() bool { return w.cloud.Called("PUT disks") >= 5 })
 		if least := (1 + 2 + 4 + 8) * 50 * time.Millisecond; time.Since(start) < least {
 			t.Errorf("five updates within %v, with backoff they take %v at least", time.Since(start), least)
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Stage = nil })
 		w.resize("home", 3)
-		eventually(t, "it is done", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
+		natstest.Eventually(t, "it is done", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
 	})
 }
 
@@ -105,10 +105,12 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		r := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
+		natstest.Eventually(t, "the operation is known", func() bool {
+			return strings.Contains(w.intents("home"), "op-")
+		})
 		must(t, w.sites.Delete(t.Context(), "home"))
 		// The teardown fails, so that it is told; Timeout and Settle are long over when it has done so several times.
-		eventually(t, "the teardown does not go on", func() bool {
+		natstest.Eventually(t, "the teardown does not go on", func() bool {
 			return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 6
 		})
 		if w.gone("home") {
@@ -119,7 +121,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 		w.run(w.c)
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 		w.finish("")
-		eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -130,16 +132,16 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 		w := newCloudWorld(t, config, leaveDisks, slowRenewal)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the site is known", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "the site is known", func() bool { return w.reconciled("home") })
 		must(t, w.sites.Delete(t.Context(), "home"))
 		s := w.c.engine.Inside().APIs.Source("Disk")
-		eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
+		natstest.Eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
 		terms := w.c.Stats().Terms
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
-		eventually(t, "nothing is asked any more", func() bool { return s.Stats().Awaited == 0 })
+		natstest.Eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
+		natstest.Eventually(t, "nothing is asked any more", func() bool { return s.Stats().Awaited == 0 })
 		w.leaseTo("", time.Second)
-		eventually(t, "it leads again, and asks again", func() bool {
+		natstest.Eventually(t, "it leads again, and asks again", func() bool {
 			return w.c.Stats().Terms > terms && s.Stats().Awaited == 1
 		})
 	})
@@ -148,7 +150,7 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 // loseLease makes another replica hold the lease, which then dies.
 func loseLease(t *testing.T, sites *entity.Client[*site]) {
 	t.Helper()
-	eventually(t, "another replica takes the lease", func() bool {
+	natstest.Eventually(t, "another replica takes the lease", func() bool {
 		data, revision, err := sites.Records().GetReserved(t.Context(), record.KeyLease)
 		if err != nil {
 			return false

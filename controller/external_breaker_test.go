@@ -31,13 +31,13 @@ func TestAnAPIThatIsAwayPunishesNoPrimaryAndIsPolledOnceForAll(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
 				w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 				w.run(w.c)
-				eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+				natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 				w.cloud.GoAway(hangUp)
 				const sites = 50
 				w.manySites(sites)
-				eventually(t, "all wait", func() bool { return w.c.Stats().External["Disk"].Waiting == sites })
+				natstest.Eventually(t, "all wait", func() bool { return w.c.Stats().External["Disk"].Waiting == sites })
 				finds, polls, start := w.cloud.Called("GET find"), w.cloud.Called("GET disks"), time.Now()
-				eventually(t, "it is polled", func() bool { return w.cloud.Called("GET disks") > polls+5 })
+				natstest.Eventually(t, "it is polled", func() bool { return w.cloud.Called("GET disks") > polls+5 })
 				s := w.c.Stats()
 				if s.Failures != 0 || s.Failing != 0 || s.Delayed != 0 {
 					t.Errorf("%d failures, %d keys failing, %d delays: the primaries are punished", s.Failures, s.Failing,
@@ -55,12 +55,12 @@ func TestAnAPIThatIsAwayPunishesNoPrimaryAndIsPolledOnceForAll(t *testing.T) {
 					t.Errorf("health does not say so: %+v, %v", s.External["Disk"], s.Degraded)
 				}
 				w.cloud.ComeBack()
-				eventually(t, "all have their disks", func() bool {
+				natstest.Eventually(t, "all have their disks", func() bool {
 					return w.cloud.Count() == sites && w.c.Stats().External["Disk"].Waiting == 0
 				})
 				for i := range sites {
 					key := fmt.Sprintf("s%d", i)
-					eventually(t, key+" is reconciled", func() bool { return w.reconciled(key) })
+					natstest.Eventually(t, key+" is reconciled", func() bool { return w.reconciled(key) })
 					ops := w.seen.of(key)
 					if last := ops[len(ops)-1]; w.seen.with(key, OperationRetry) == 0 || !ops[0].Has(OperationPut) {
 						t.Errorf("%s: operations %v, the last %v; want Put given back with Retry", key, ops, last)
@@ -69,7 +69,9 @@ func TestAnAPIThatIsAwayPunishesNoPrimaryAndIsPolledOnceForAll(t *testing.T) {
 						t.Errorf("%s: %d disks were created", key, n)
 					}
 				}
-				eventually(t, "health says so", func() bool { return w.c.Stats().Degraded["OwnsExternal Disk"] == nil })
+				natstest.Eventually(t, "health says so", func() bool {
+					return w.c.Stats().Degraded["OwnsExternal Disk"] == nil
+				})
 			})
 		})
 	}
@@ -79,18 +81,18 @@ func TestTheConditionOfAWaitingKeySaysWhatItWaitsFor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil)
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusInternalServerError })
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it fails on its own", func() bool {
+		natstest.Eventually(t, "it fails on its own", func() bool {
 			return strings.Contains(w.condition("home", entity.ReasonRetrying), "500")
 		})
 		w.cloud.GoAway(false)
-		eventually(t, "its condition says that it waits for the API", func() bool {
+		natstest.Eventually(t, "its condition says that it waits for the API", func() bool {
 			return strings.HasPrefix(w.condition("home", entity.ReasonRetrying), "waits for the API of Disk")
 		})
 		w.cloud.ComeBack()
-		eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
 	})
 }
 
@@ -99,15 +101,15 @@ func TestATeardownWaitsForTheAPIAndNothingIsForgotten(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("home") })
 		w.cloud.GoAway(false)
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
+		natstest.Eventually(t, "the teardown waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
 		if s := w.c.Stats(); s.Failures != 0 || s.TornDown != 0 {
 			t.Errorf("%d failures, %d torn down", s.Failures, s.TornDown)
 		}
 		w.cloud.ComeBack()
-		eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		last := w.seen.of("home")
 		if !last[len(last)-1].Has(OperationDelete) {
 			t.Errorf("the last reconcile had %v, want Delete", last[len(last)-1])
@@ -120,9 +122,9 @@ func TestACascadeWaitsForTheAPIToo(t *testing.T) {
 		w := newCloudWorld(t, quick, leaveDisks)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it leads", func() bool { return w.seen.count("home") > 0 })
+		natstest.Eventually(t, "it leads", func() bool { return w.seen.count("home") > 0 })
 		w.cloud.Add(w.diskFor("home", ""))
-		eventually(t, "the disk is known", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
+		natstest.Eventually(t, "the disk is known", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 		w.cloud.Set(func(c *cloudtest.Cloud) {
 			c.Fault = func(call string, _ *http.Request) int {
 				if call == "DELETE disks" {
@@ -132,12 +134,12 @@ func TestACascadeWaitsForTheAPIToo(t *testing.T) {
 			}
 		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete opens the breaker", func() bool { return w.c.Stats().BreakerOpened > 0 })
+		natstest.Eventually(t, "the delete opens the breaker", func() bool { return w.c.Stats().BreakerOpened > 0 })
 		if w.gone("home") {
 			t.Error("forgotten before the disk was deleted")
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Fault = nil })
-		eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -159,17 +161,17 @@ func TestACascadeTriesAgainWhatFailedElsewhere(t *testing.T) {
 		must(t, sites.Create(t.Context(), siteWithPages("home", 1)))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		things.Resources.Store(&[]external.Resource{{ID: "one", OwnerKey: "home", Version: "1"}})
-		eventually(t, "the thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
+		natstest.Eventually(t, "the thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
 		away := errors.New("away")
 		things.Fails.Store(&away)
-		eventually(t, "its API is away", func() bool { return c.Stats().External["Thing"].Away })
+		natstest.Eventually(t, "its API is away", func() bool { return c.Stats().External["Thing"].Away })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the page is gone", func() bool { return !exists(t, pages.Client, "home-0") })
-		eventually(t, "the teardown waits for the thing", func() bool {
+		natstest.Eventually(t, "the page is gone", func() bool { return !exists(t, pages.Client, "home-0") })
+		natstest.Eventually(t, "the teardown waits for the thing", func() bool {
 			return c.Stats().External["Thing"].Waiting == 1
 		})
 		things.Fails.Store(nil)
-		eventually(t, "all is gone", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "all is gone", func() bool { return c.Stats().TornDown == 1 })
 	})
 }
 
@@ -192,16 +194,16 @@ func TestWhatFailedElsewhereIsTriedAgainWhileAnAPIIsAway(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "others are spared the API", func() bool { return c.Stats().BreakerOpened > 0 })
+		natstest.Eventually(t, "others are spared the API", func() bool { return c.Stats().BreakerOpened > 0 })
 		things.Fails.Store(&away)
-		eventually(t, "it is away", func() bool { return c.Stats().External["Thing"].Away })
+		natstest.Eventually(t, "it is away", func() bool { return c.Stats().External["Thing"].Away })
 		tried := seen.count("home")
-		eventually(t, "it is tried again and again", func() bool { return seen.count("home") >= tried+3 })
+		natstest.Eventually(t, "it is tried again and again", func() bool { return seen.count("home") >= tried+3 })
 		if n := c.Stats().External["Thing"].Waiting; n != 0 {
 			t.Errorf("%d keys wait", n)
 		}
 		mended.Store(true)
-		eventually(t, "it waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
+		natstest.Eventually(t, "it waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
 	})
 }
 
@@ -210,16 +212,16 @@ func TestAStopOfAWaitingControllerLosesNothing(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil)
 		r := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("old", 1)))
-		eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
+		natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
 		w.cloud.GoAway(true)
 		must(t, w.sites.Create(t.Context(), sized("new", 1)))
 		must(t, w.sites.Delete(t.Context(), "old"))
-		eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
+		natstest.Eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
 		r.halt()
 		w.cloud.ComeBack()
 		w.controller(nil)
 		w.run(w.c)
-		eventually(t, "what waited is done by the next", func() bool {
+		natstest.Eventually(t, "what waited is done by the next", func() bool {
 			return w.cloud.Of("new") == "=1" && w.cloud.Of("old") == "" && w.reconciled("new") && w.gone("old")
 		})
 	})
@@ -232,7 +234,7 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 		config.Timeout = time.Minute
 		w := newCloudWorld(t, config, nil, WithWorkers(4))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		const sites = 20
 		var tries atomic.Int64
 		three, allWait := make(chan struct{}), make(chan struct{})
@@ -257,10 +259,12 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 			}
 		})
 		w.manySites(sites)
-		eventually(t, "all wait", func() bool { return w.c.Stats().External["Disk"].Waiting == sites })
+		natstest.Eventually(t, "all wait", func() bool { return w.c.Stats().External["Disk"].Waiting == sites })
 		close(allWait)
 		polls := w.cloud.Called("GET disks")
-		eventually(t, "it is polled again and again", func() bool { return w.cloud.Called("GET disks") > polls+8 })
+		natstest.Eventually(t, "it is polled again and again", func() bool {
+			return w.cloud.Called("GET disks") > polls+8
+		})
 		n := int(tries.Load())
 		if most := w.cloud.Called("GET disks") + 4; n > most { // a call of each worker may have been under way
 			t.Errorf("%d creations tried, want at most %d", n, most)
@@ -275,7 +279,7 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 			t.Errorf("%d failures", s.Failures)
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Fault = nil })
-		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == sites })
+		natstest.Eventually(t, "all have their disks", func() bool { return w.cloud.Count() == sites })
 		for i := range sites {
 			if n := w.cloud.CreatedFor(fmt.Sprintf("s%d", i)); n != 1 {
 				t.Errorf("s%d: %d disks were created", i, n)
@@ -312,18 +316,18 @@ func TestAReconcilerOfItsOwnOpensTheBreakerThatItNames(t *testing.T) {
 			OwnsExternal(external.Configure(things, quick)), OwnsExternal(external.Configure(disks, quick)))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		things.Fails.Store(&failed)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		must(t, sites.Create(t.Context(), newSite("shop", "")))
-		eventually(t, "home waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
-		eventually(t, "shop does not", func() bool { return seen.count("shop") > 0 })
+		natstest.Eventually(t, "home waits", func() bool { return c.Stats().External["Thing"].Waiting == 1 })
+		natstest.Eventually(t, "shop does not", func() bool { return seen.count("shop") > 0 })
 		if s := c.Stats(); s.External["Disk"].Away || s.Failures != 0 {
 			t.Errorf("%+v", s)
 		}
 		away.Delete("Thing")
 		things.Fails.Store(nil)
-		eventually(t, "home is tried again", func() bool {
+		natstest.Eventually(t, "home is tried again", func() bool {
 			return seen.with("home", OperationRetry) > 0 && c.Stats().External["Thing"].Waiting == 0
 		})
 	})
@@ -340,7 +344,7 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 			heard <- news{source, err}
 		}))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false)
 		hears := func() error { // of the disks: a bucket may have been away for a moment
 			for {
@@ -364,19 +368,23 @@ func TestAReplicaThatTakesOverWaitsForTheAPIToo(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil, timing)
 		first := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("old", 1)))
-		eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
+		natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
 		other := &cloudWorld{world: w.world, cloud: w.cloud, sites: w.world.sites(), driver: w.driver, config: w.config}
 		other.controller(nil, timing)
 		w.run(other.c)
-		eventually(t, "the other is warm", func() bool { return other.c.Stats().External["Disk"].Resources == 1 })
+		natstest.Eventually(t, "the other is warm", func() bool {
+			return other.c.Stats().External["Disk"].Resources == 1
+		})
 		w.cloud.GoAway(false)
 		must(t, w.sites.Create(t.Context(), sized("new", 1)))
 		must(t, w.sites.Delete(t.Context(), "old"))
-		eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
+		natstest.Eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
 		first.halt()
-		eventually(t, "both wait at the other", func() bool { return other.c.Stats().External["Disk"].Waiting == 2 })
+		natstest.Eventually(t, "both wait at the other", func() bool {
+			return other.c.Stats().External["Disk"].Waiting == 2
+		})
 		w.cloud.ComeBack()
-		eventually(t, "and are done", func() bool {
+		natstest.Eventually(t, "and are done", func() bool {
 			return w.cloud.Of("new") == "=1" && w.cloud.Of("old") == "" && w.reconciled("new") && w.gone("old")
 		})
 	})

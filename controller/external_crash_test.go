@@ -35,7 +35,7 @@ func (w *crashedCloud) startDisks() *mortalCaller {
 		WithWorkers(4), WithResyncInterval(0)) // no sweep makes up for what is forgotten
 	must(w.t, err)
 	m.live(c)
-	eventually(w.t, "it leads", func() bool { return c.Stats().Leading })
+	natstest.Eventually(w.t, "it leads", func() bool { return c.Stats().Leading })
 	return m
 }
 
@@ -140,7 +140,7 @@ func (w *crashedCloud) converges(keys []string) {
 			w.t.Logf("last difference: %s", diff)
 		}
 	}()
-	eventually(w.t, "disks, intents and records are exactly as the sites say", func() bool {
+	natstest.Eventually(w.t, "disks, intents and records are exactly as the sites say", func() bool {
 		diff = w.diff(keys)
 		return diff == ""
 	})

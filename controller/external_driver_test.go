@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,7 @@ type cloudWorld struct {
 // later than it counted the call.
 func (w *cloudWorld) finish(failure string) {
 	w.t.Helper()
-	eventually(w.t, "an operation is under way", func() bool { return w.cloud.UnderWay() > 0 })
+	natstest.Eventually(w.t, "an operation is under way", func() bool { return w.cloud.UnderWay() > 0 })
 	w.cloud.Finish(failure)
 }
 

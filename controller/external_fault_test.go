@@ -36,17 +36,17 @@ func TestAReconcileThatWasRefusedAndReturnsLateDoesNotOpenTheBreakerAgain(t *tes
 			}
 		}, WithWorkers(2))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false)
 		must(t, w.sites.Create(t.Context(), sized("first", 1)))
-		eventually(t, "the API is away", w.away)
+		natstest.Eventually(t, "the API is away", w.away)
 		must(t, w.sites.Create(t.Context(), sized("late", 1)))
 		<-refused
 		w.cloud.ComeBack()
-		eventually(t, "the API is back", func() bool { return !w.away() && w.reconciled("first") })
+		natstest.Eventually(t, "the API is back", func() bool { return !w.away() && w.reconciled("first") })
 		opened := w.c.Stats().BreakerOpened
 		close(release)
-		eventually(t, "the late one is reconciled", func() bool { return w.reconciled("late") })
+		natstest.Eventually(t, "the late one is reconciled", func() bool { return w.reconciled("late") })
 		if s := w.c.Stats(); s.BreakerOpened != opened || s.Failures != 0 {
 			t.Errorf("opened %d times more by a call that was never made, %d failures",
 				s.BreakerOpened-opened, s.Failures)
@@ -59,7 +59,7 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil, WithWorkers(4))
 		w.run(w.c)
 		w.manySites(8)
-		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 8 })
+		natstest.Eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 8 })
 		users, stop := make(chan struct{}), make(chan struct{})
 		last := 0
 		go func() {
@@ -80,17 +80,17 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 			}
 		}()
 		w.cloud.GoAway(false)
-		eventually(t, "the API is away", w.away)
+		natstest.Eventually(t, "the API is away", w.away)
 		finds := w.cloud.Called("GET find")
 		polls := w.cloud.Called("GET disks")
-		eventually(t, "it is polled", func() bool { return w.cloud.Called("GET disks") > polls+5 })
+		natstest.Eventually(t, "it is polled", func() bool { return w.cloud.Called("GET disks") > polls+5 })
 		if n := w.cloud.Called("GET find") - finds; n > 4 {
 			t.Errorf("%d calls of an API that is away", n)
 		}
 		w.cloud.ComeBack()
-		eventually(t, "the API is back", func() bool { return !w.away() })
+		natstest.Eventually(t, "the API is back", func() bool { return !w.away() })
 		opened, changes := w.c.Stats().BreakerOpened, w.cloud.Called("PUT disks")
-		eventually(t, "changes go through", func() bool { return w.cloud.Called("PUT disks") > changes+100 })
+		natstest.Eventually(t, "changes go through", func() bool { return w.cloud.Called("PUT disks") > changes+100 })
 		close(stop)
 		<-users
 		if n := w.c.Stats().BreakerOpened - opened; n > 0 {
@@ -98,7 +98,7 @@ func TestAnAPIThatReturnsUnderTrafficStaysOpenToAll(t *testing.T) {
 		}
 		for i := range 8 {
 			key := fmt.Sprintf("s%d", i)
-			eventually(t, key+" is as it was wished last", func() bool {
+			natstest.Eventually(t, key+" is as it was wished last", func() bool {
 				return w.cloud.Of(key) == fmt.Sprintf("=%d", last) && w.reconciled(key)
 			})
 		}
@@ -122,9 +122,9 @@ func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), poisoned, WithWorkers(2))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("fine", 1)))
-		eventually(t, "the fine one is there", func() bool { return w.reconciled("fine") })
+		natstest.Eventually(t, "the fine one is there", func() bool { return w.reconciled("fine") })
 		must(t, w.sites.Create(t.Context(), sized("poison", 1)))
-		eventually(t, "the faulty one fails on its own", func() bool {
+		natstest.Eventually(t, "the faulty one fails on its own", func() bool {
 			return w.c.Stats().Failures > 3 && strings.Contains(w.condition("poison", entity.ReasonRetrying),
 				"connection refused")
 		})
@@ -134,7 +134,9 @@ func TestOneFaultyPrimaryAmongHealthyOnesIsItsOwnFault(t *testing.T) {
 		}
 		for size := 2; size < 50 || w.c.Stats().Failures < failures+3; size++ {
 			w.resize("fine", size)
-			eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == fmt.Sprintf("=%d", size) })
+			natstest.Eventually(t, "the fine one follows", func() bool {
+				return w.cloud.Of("fine") == fmt.Sprintf("=%d", size)
+			})
 			if w.away() {
 				t.Fatal("the API is healthy, and away for all")
 			}
@@ -163,24 +165,26 @@ func TestSeveralFaultyPrimariesInAQuietWorldHoldUpAChangeNoLongerThanAPoll(t *te
 		}, WithWorkers(2))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("fine", 1)))
-		eventually(t, "the fine one is there", func() bool { return w.reconciled("fine") })
+		natstest.Eventually(t, "the fine one is there", func() bool { return w.reconciled("fine") })
 		for i := range 5 {
 			must(t, w.sites.Create(t.Context(), sized(fmt.Sprintf("poison%d", i), 1)))
 		}
-		eventually(t, "each has failed", func() bool {
+		natstest.Eventually(t, "each has failed", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(failed) == 5
 		})
 		w.resize("fine", 2)
-		eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == "=2" })
-		eventually(t, "since it did, they are their own fault", func() bool {
+		natstest.Eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == "=2" })
+		natstest.Eventually(t, "since it did, they are their own fault", func() bool {
 			return !w.away() && w.c.Stats().External["Disk"].Waiting == 0 && w.c.Stats().Failing == 5
 		})
 		opened := w.c.Stats().BreakerOpened
 		for size := 3; size < 30; size++ {
 			w.resize("fine", size)
-			eventually(t, "the fine one follows", func() bool { return w.cloud.Of("fine") == fmt.Sprintf("=%d", size) })
+			natstest.Eventually(t, "the fine one follows", func() bool {
+				return w.cloud.Of("fine") == fmt.Sprintf("=%d", size)
+			})
 		}
 		if n := w.c.Stats().BreakerOpened; n != opened {
 			t.Errorf("the breaker opened %d times more", n-opened)
@@ -202,7 +206,7 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 			}
 		}, WithWorkers(4))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		const sites = 30
 		w.manySites(sites)
 		revisions := func() (all [sites]uint64) {
@@ -215,7 +219,7 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 			return all
 		}
 		var before [sites]uint64
-		eventually(t, "all say that they wait", func() bool {
+		natstest.Eventually(t, "all say that they wait", func() bool {
 			before = revisions()
 			for _, revision := range before {
 				if revision == 0 {
@@ -227,7 +231,7 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 		// While there was only one it may have been taken for the faulty one.
 		failures := w.c.Stats().Failures
 		polls, attempts := w.cloud.Called("GET disks"), w.c.Stats().Reconciles
-		eventually(t, "the lists succeed, again and again", func() bool {
+		natstest.Eventually(t, "the lists succeed, again and again", func() bool {
 			return w.cloud.Called("GET disks") > polls+10
 		})
 		polls, attempts = w.cloud.Called("GET disks")-polls, w.c.Stats().Reconciles-attempts
@@ -241,7 +245,7 @@ func TestWhileOnlyTheDriversFailOneKeyIsTriedAtATimeAndNothingIsWritten(t *testi
 			t.Errorf("%d failures", n)
 		}
 		fails.Store(false)
-		eventually(t, "all are reconciled", func() bool {
+		natstest.Eventually(t, "all are reconciled", func() bool {
 			for i := range sites {
 				if !w.reconciled(fmt.Sprintf("s%d", i)) {
 					return false
@@ -265,13 +269,13 @@ func TestAnEventOfAWaitingKeyTakesItsOperationsAlong(t *testing.T) {
 			}
 		})
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false) // so that nothing hands the key back
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
+		natstest.Eventually(t, "it waits", func() bool { return w.c.Stats().External["Disk"].Waiting == 1 })
 		fails.Store(false)
 		w.c.Enqueue("home", OperationManual)
-		eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
 		ops := w.seen.of("home")
 		if last := ops[len(ops)-1]; !last.Has(OperationPut) || !last.Has(OperationManual) {
 			t.Errorf("the attempt that succeeded had %v, want Put and Manual", last)
@@ -297,13 +301,13 @@ func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheA
 		}, Owns(pages))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
-		eventually(t, "it has its page", func() bool {
+		natstest.Eventually(t, "it has its page", func() bool {
 			_, err := pages.Get(t.Context(), "plain-page")
 			return err == nil && w.reconciled("plain")
 		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusServiceUnavailable })
 		must(t, w.sites.Delete(t.Context(), "plain"))
-		eventually(t, "what can be deleted is, and the key waits for the API", func() bool {
+		natstest.Eventually(t, "what can be deleted is, and the key waits for the API", func() bool {
 			_, err := pages.Get(t.Context(), "plain-page")
 			return err != nil && w.c.Stats().External["Disk"].Waiting == 1 && w.away()
 		})
@@ -312,11 +316,11 @@ func TestTeardownOfAPrimaryWithoutResourcesBehindTheAPIGoesAsFarAsItCanWhileTheA
 		}
 		calls := w.seen.count("plain")
 		polls := w.cloud.Called("GET disks")
-		eventually(t, "the API is polled", func() bool { return w.cloud.Called("GET disks") > polls+3 })
+		natstest.Eventually(t, "the API is polled", func() bool { return w.cloud.Called("GET disks") > polls+3 })
 		if n := w.seen.count("plain"); n != calls {
 			t.Errorf("the reconciler was called %d times more while the key waits", n-calls)
 		}
 		w.cloud.ComeBack()
-		eventually(t, "the teardown ends", func() bool { return w.gone("plain") && w.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return w.gone("plain") && w.c.Stats().TornDown == 1 })
 	})
 }

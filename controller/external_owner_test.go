@@ -90,12 +90,12 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 		for _, c := range controllers {
 			w.run(c)
 		}
-		eventually(t, "both have their things", func() bool {
+		natstest.Eventually(t, "both have their things", func() bool {
 			return things.has("Site home") && things.has("Shop market")
 		})
 		for kind, c := range controllers {
 			lists, sweeps := things.lists(kind), c.Stats().Sweeps
-			eventually(t, kind+" lists and sweeps", func() bool {
+			natstest.Eventually(t, kind+" lists and sweeps", func() bool {
 				return things.lists(kind) > lists+2 && c.Stats().Sweeps > sweeps+2
 			})
 		}
@@ -103,7 +103,7 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 			t.Error("a thing whose owner exists is gone")
 		}
 		must(t, clients["Site"].Delete(t.Context(), "home"))
-		eventually(t, "what the site owned is gone", func() bool {
+		natstest.Eventually(t, "what the site owned is gone", func() bool {
 			return !things.has("Site home") && controllers["Site"].Stats().TornDown == 1
 		})
 		if !things.has("Shop market") || controllers["Shop"].Stats().Orphaned != 0 {

@@ -20,13 +20,13 @@ func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 		// the one that goes on waits
 		w := newCloudWorld(t, config, plainBeside, WithWorkers(8), WithGracePeriod(time.Second))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.manySites(20)
-		eventually(t, "most were turned away", func() bool {
+		natstest.Eventually(t, "most were turned away", func() bool {
 			return w.c.engine.Inside().APIs.Source("Disk").Stats().TurnedAway >= 17
 		})
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
-		eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
+		natstest.Eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 		if s := w.c.Stats(); s.Failures != 0 || s.Failing != 0 {
 			t.Errorf("%d failures, %d keys failing", s.Failures, s.Failing)
 		}
@@ -39,13 +39,15 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 		config.Rate, config.Burst = 10, 1
 		w := newCloudWorld(t, config, nil, WithWorkers(20), WithResyncInterval(0)) // the turn of s10 comes early
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		start := time.Now()
 		const sites = 15
 		w.manySites(sites)
 		for i := range sites {
 			key := fmt.Sprintf("s%d", i)
-			eventually(t, key+" has its disk", func() bool { return w.cloud.Of(key) == "=1" && w.reconciled(key) })
+			natstest.Eventually(t, key+" has its disk", func() bool {
+				return w.cloud.Of(key) == "=1" && w.reconciled(key)
+			})
 			if ops := w.seen.of(key); !ops[len(ops)-1].Has(OperationPut) {
 				t.Errorf("%s: the attempt that succeeded had %v, want Put", key, ops[len(ops)-1])
 			}
@@ -63,7 +65,7 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 				break // more at once are the brake's business
 			}
 		}
-		eventually(t, "so do teardowns", func() bool {
+		natstest.Eventually(t, "so do teardowns", func() bool {
 			return w.cloud.Count() == sites-4 && w.gone("s0") && w.gone("s3")
 		})
 	})
@@ -85,10 +87,10 @@ func TestARateLimitWithABurstHoldsOneWorker(t *testing.T) {
 		})
 		w.manySites(20)
 		w.run(w.c)
-		eventually(t, "all have begun", func() bool { return w.cloud.Called("GET find") == 4 })
+		natstest.Eventually(t, "all have begun", func() bool { return w.cloud.Called("GET find") == 4 })
 		close(began)
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
-		eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
+		natstest.Eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 	})
 }
 
@@ -123,13 +125,13 @@ func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
 			}
 		}, WithWorkers(4), OwnsExternal(external.Configure(cloudtest.NewListed(), config)), WithGracePeriod(time.Second))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.manySites(6)
-		eventually(t, "all have disks, and were turned away by the other API", func() bool {
+		natstest.Eventually(t, "all have disks, and were turned away by the other API", func() bool {
 			return w.cloud.Count() == 6 && w.c.engine.Inside().APIs.Source("Thing").Stats().TurnedAway == 6
 		})
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
-		eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
+		natstest.Eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
 	})
 }
 
@@ -147,7 +149,7 @@ func TestWhoWasTurnedAwayByARateLimitIsLetGoWithTheTerm(t *testing.T) {
 		w, keys := turnedAway(t, 1)
 		r := w.run(w.c)
 		w.manySites(6)
-		eventually(t, "all are turned away", func() bool { return keys() == 6 })
+		natstest.Eventually(t, "all are turned away", func() bool { return keys() == 6 })
 		r.halt()
 		if n := keys(); n > 0 {
 			t.Errorf("%d keys are remembered, whose turns others would wait for", n)
@@ -160,9 +162,9 @@ func TestWhoWasTurnedAwayByARateLimitAndIsSuspendedIsLetGo(t *testing.T) {
 		w, keys := turnedAway(t, 1)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "turned away", func() bool { return keys() == 1 })
+		natstest.Eventually(t, "turned away", func() bool { return keys() == 1 })
 		must(t, w.sites.Patch(t.Context(), "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
-		eventually(t, "let go", func() bool { return keys() == 0 })
+		natstest.Eventually(t, "let go", func() bool { return keys() == 0 })
 	})
 }
 
@@ -171,13 +173,13 @@ func TestARateLimitLeavesTheConditionOfWhatIsReconciled(t *testing.T) {
 		w, keys := turnedAway(t, 4) // list, find, create, find
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 		before, err := w.sites.Record(t.Context(), "home")
 		must(t, err)
 		for range 2 { // the second begins when what the first writes is written
 			attempts := w.seen.count("home")
 			w.c.Enqueue("home", OperationManual)
-			eventually(t, "turned away", func() bool { return keys() == 1 && w.seen.count("home") > attempts })
+			natstest.Eventually(t, "turned away", func() bool { return keys() == 1 && w.seen.count("home") > attempts })
 		}
 		after, err := w.sites.Record(t.Context(), "home")
 		must(t, err)
@@ -185,7 +187,7 @@ func TestARateLimitLeavesTheConditionOfWhatIsReconciled(t *testing.T) {
 			t.Errorf("written for no more than a turn: %+v", after.Conditions)
 		}
 		w.resize("home", 2)
-		eventually(t, "what is not reconciled says so", func() bool {
+		natstest.Eventually(t, "what is not reconciled says so", func() bool {
 			return w.condition("home", entity.ReasonRetrying) != ""
 		})
 	})

@@ -46,9 +46,9 @@ func TestTheHandleOfAnOperationIsKeptWhereTheReconcilesContextHasEnded(t *testin
 		w.cloud.Opaque()
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the operation is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
+		natstest.Eventually(t, "the operation is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		if n := w.cloud.Called("POST disks"); n != 1 {
 			t.Errorf("%d creates, want 1", n)
 		}
@@ -62,12 +62,12 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 		w.cloud.Opaque()
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "Apply runs", func() bool { return d.applying.Load() == 1 })
+		natstest.Eventually(t, "Apply runs", func() bool { return d.applying.Load() == 1 })
 		first := w.c
 		w.controller(slowly(d), WithLeaseTiming(longLease))
 		second := w.c
 		w.run(second)
-		eventually(t, "the other replica has the lease", func() bool {
+		natstest.Eventually(t, "the other replica has the lease", func() bool {
 			if _, revision, err := w.sites.Records().GetReserved(t.Context(), record.KeyLease); err == nil &&
 				!second.Stats().Leading {
 				// a renewal may come in between
@@ -77,9 +77,11 @@ func TestALeaseThatIsLostWhileApplyRunsLosesNoOperation(t *testing.T) {
 			return second.Stats().Leading && !first.Stats().Leading
 		})
 		polls := w.cloud.Called("GET operations")
-		eventually(t, "and polls the operation", func() bool { return w.cloud.Called("GET operations") > polls+1 })
+		natstest.Eventually(t, "and polls the operation", func() bool {
+			return w.cloud.Called("GET operations") > polls+1
+		})
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		w.cloud.Mu.Lock()
 		defer w.cloud.Mu.Unlock()
 		if len(w.cloud.Tokens) != 1 || w.cloud.Created["home/"] != 1 {
@@ -95,14 +97,14 @@ func TestAnOperationThatFailsMoreThanOnceIsTriedAgainWithATokenOfItsOwnEachTime(
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		for try := 1; try <= 3; try++ {
-			eventually(t, "it is begun", func() bool { return w.cloud.Called("POST disks") == try })
-			eventually(t, "and told under way", func() bool { return w.intentOf("home") != nil })
+			natstest.Eventually(t, "it is begun", func() bool { return w.cloud.Called("POST disks") == try })
+			natstest.Eventually(t, "and told under way", func() bool { return w.intentOf("home") != nil })
 			w.finish("no space")
-			eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures >= uint64(try) })
+			natstest.Eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures >= uint64(try) })
 		}
-		eventually(t, "it is begun again", func() bool { return w.cloud.Called("POST disks") == 4 })
+		natstest.Eventually(t, "it is begun again", func() bool { return w.cloud.Called("POST disks") == 4 })
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		w.cloud.Mu.Lock()
 		defer w.cloud.Mu.Unlock()
 		if n := len(w.cloud.Tokens); n != 4 {

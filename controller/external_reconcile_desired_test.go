@@ -56,9 +56,9 @@ func TestApplyGetsTheVeryValueThatIsDesiredAlsoWhenItIsTriedAgain(t *testing.T) 
 		status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") > 2 })
+		natstest.Eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") > 2 })
 		status.Store(0)
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for _, tier := range d.applied {
@@ -77,7 +77,7 @@ func TestAnOperationThatTheAPIHasForgottenIsOverAndWhatCameOfItIsObserved(t *tes
 				w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 				w.run(w.c)
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
-				eventually(t, "its handle is written down", func() bool {
+				natstest.Eventually(t, "its handle is written down", func() bool {
 					kept := w.intentOf("home")
 					return kept != nil && kept.Operation != ""
 				})
@@ -90,7 +90,9 @@ func TestAnOperationThatTheAPIHasForgottenIsOverAndWhatCameOfItIsObserved(t *tes
 					clear(c.Operations)
 					c.Async = false
 				})
-				eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+				natstest.Eventually(t, "created", func() bool {
+					return w.cloud.Of("home") == "=1" && w.reconciled("home")
+				})
 				if n := w.cloud.CreatedFor("home"); n != 1 {
 					t.Errorf("created %d times", n)
 				}

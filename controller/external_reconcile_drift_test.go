@@ -22,19 +22,21 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 				r := w.run(w.c)
 				for _, name := range []string{"changed", "deleted"} {
 					must(t, w.sites.Create(t.Context(), sized(name, 7)))
-					eventually(t, "created", func() bool { return w.reconciled(name) })
+					natstest.Eventually(t, "created", func() bool { return w.reconciled(name) })
 				}
 				r.halt()
 				// an incident; the operator wants to keep it so
 				w.cloud.Edit("changed", func(d *cloudtest.Disk) { d.Size = 99 })
 				w.cloud.Remove("deleted")
 				expired := time.Now().Add(time.Second) // the time to settle
-				eventually(t, "nobody doubts that it was deleted", func() bool { return time.Now().After(expired) })
+				natstest.Eventually(t, "nobody doubts that it was deleted", func() bool {
+					return time.Now().After(expired)
+				})
 				w.controller(with(external.Drift(policy)))
 				w.run(w.c)
 				for _, name := range []string{"changed", "deleted"} {
 					n := w.seen.count(name)
-					eventually(t, "reconciled", func() bool {
+					natstest.Eventually(t, "reconciled", func() bool {
 						w.c.Enqueue(name, OperationManual)
 						return w.seen.count(name) > n+3
 					})
@@ -45,7 +47,7 @@ func TestADriftPolicyThatIsSetOnARunningInstallationOverwritesNothing(t *testing
 				}
 				for _, name := range []string{"changed", "deleted"} {
 					w.resize(name, 8)
-					eventually(t, "a wish is applied", func() bool {
+					natstest.Eventually(t, "a wish is applied", func() bool {
 						return w.cloud.Of(name) == "=8" && w.reconciled(name)
 					})
 				}
@@ -64,14 +66,14 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 				recorder := record.NewFakeRecorder(1000)
 				w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 				r := w.run(w.c)
-				eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
+				natstest.Eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
 				r.halt() // while it runs, it would sweep a disk whose site does not exist yet
 				w.cloud.Add(w.diskFor("home", ""))
 				w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 99 })
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
 				w.controller(with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 				w.run(w.c)
-				eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+				natstest.Eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 				if w.cloud.Of("home") != "=99" {
 					t.Fatalf("the disk is %s, want it as it was", w.cloud.Of("home"))
 				}
@@ -83,7 +85,7 @@ func TestAResourceThatWasThereBeforeIsLeftAsItIsWhereDriftIsReportedOrIgnored(t 
 					t.Errorf("event %q", <-recorder.Events)
 				}
 				w.resize("home", 2)
-				eventually(t, "a wish is applied", func() bool {
+				natstest.Eventually(t, "a wish is applied", func() bool {
 					return w.cloud.Of("home") == "=2" && w.reconciled("home")
 				})
 			})
@@ -116,13 +118,13 @@ func TestWhatIsOnlyObservedIsNeverDeleted(t *testing.T) {
 				w := newCloudWorld(t, quick, observing(absent), WithResyncInterval(50*time.Millisecond))
 				w.run(w.c)
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
-				eventually(t, "known", func() bool { return w.reconciled("home") })
+				natstest.Eventually(t, "known", func() bool { return w.reconciled("home") })
 				w.cloud.Add(w.diskFor("home", ""))
-				eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
+				natstest.Eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 				must(t, w.sites.Delete(t.Context(), "home"))
-				eventually(t, "torn down", func() bool { return w.gone("home") })
+				natstest.Eventually(t, "torn down", func() bool { return w.gone("home") })
 				sweeps := w.c.Stats().Sweeps
-				eventually(t, "and swept", func() bool { return w.c.Stats().Sweeps > sweeps+3 })
+				natstest.Eventually(t, "and swept", func() bool { return w.c.Stats().Sweeps > sweeps+3 })
 				if w.cloud.Of("home") == "" || w.cloud.Called("DELETE disks") > 0 {
 					t.Error("the disk was deleted")
 				}
@@ -142,10 +144,10 @@ func TestATeardownOfWhatIsOnlyObservedNeedsNoClient(t *testing.T) {
 		w.c = c
 		w.run(c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "known", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "known", func() bool { return w.reconciled("home") })
 		w.cloud.Add(w.diskFor("home", ""))
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "torn down", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "torn down", func() bool { return w.gone("home") })
 		if w.cloud.Of("home") == "" {
 			t.Error("the disk was deleted")
 		}
@@ -175,18 +177,20 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 		}
 		w := newCloudWorld(t, quick, reconcile)
 		r := w.run(w.c)
-		eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
+		natstest.Eventually(t, "its instance is known", func() bool { return w.c.Instance() != "" })
 		r.halt() // while it runs, it would clean up after a disk whose site does not exist yet
 		w.cloud.Add(w.diskFor("home", "theirs"))
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		w.controller(reconcile)
 		r = w.run(w.c)
-		eventually(t, "both are there", func() bool {
+		natstest.Eventually(t, "both are there", func() bool {
 			return w.reconciled("home") && w.c.Stats().External["Disk"].Resources == 2
 		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
-		eventually(t, "the error says what to do", func() bool { // once the disks were listed anew
+		natstest.Eventually(t, "the delete is reconciled", func() bool {
+			return w.seen.with("home", OperationDelete) > 0
+		})
+		natstest.Eventually(t, "the error says what to do", func() bool { // once the disks were listed anew
 			_, _, err := w.c.engine.Inside().Teardown.CleanUp(t.Context(), "home")
 			return err != nil && strings.Contains(err.Error(), "external.ReconcileAbsent for Disk/ours")
 		})
@@ -197,7 +201,7 @@ func TestATeardownThatCannotTellTheObservedFromTheManagedDeletesNeitherAndSaysWh
 		told.Store(true)
 		w.controller(reconcile)
 		w.run(w.c)
-		eventually(t, "ours is gone", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "ours is gone", func() bool { return w.gone("home") })
 		if w.cloud.Of("home") != "theirs=1" {
 			t.Errorf("the disks are %q, want theirs", w.cloud.Of("home"))
 		}

@@ -54,24 +54,24 @@ func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 		w := apart(t, lag)
 		r := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		hides := w.cloud.Hidden()
 		for range 2 {
 			hides.Store(true)
 			finds := w.cloud.Called("GET find")
 			w.c.Enqueue("home", OperationManual)
-			eventually(t, "it is looked for again and again", func() bool {
+			natstest.Eventually(t, "it is looked for again and again", func() bool {
 				return w.cloud.Called("GET find") > finds+3
 			})
-			eventually(t, "the condition says so", func() bool {
+			natstest.Eventually(t, "the condition says so", func() bool {
 				return strings.Contains(w.condition("home", entity.ReasonRetrying), "what was created to be seen again")
 			})
 			hides.Store(false)
-			eventually(t, "it is there", func() bool { return w.reconciled("home") })
+			natstest.Eventually(t, "it is there", func() bool { return w.reconciled("home") })
 			r.halt()
 			w.controller(lag)
 			r = w.run(w.c)
-			eventually(t, "the next controller leads", func() bool { return w.c.Stats().Leading })
+			natstest.Eventually(t, "the next controller leads", func() bool { return w.c.Stats().Leading })
 		}
 		if n := w.cloud.Called("POST disks"); n != 1 {
 			t.Errorf("%d creates, want 1", n)
@@ -84,17 +84,19 @@ func TestAReplicaOfTheAPIThatLagsForgetsNothingWhenThePrimaryGoes(t *testing.T) 
 		w := apart(t, with(external.Settle(time.Hour)))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		hides := w.cloud.Hidden()
 		hides.Store(true)
 		finds := w.cloud.Called("GET find")
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
+		natstest.Eventually(t, "it is looked for again and again", func() bool {
+			return w.cloud.Called("GET find") > finds+3
+		})
 		if w.gone("home") {
 			t.Error("forgotten")
 		}
 		hides.Store(false)
-		eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -103,14 +105,16 @@ func TestWhatSomebodyDeletesIsMadeAgainOnceTheTimeToSettleIsOver(t *testing.T) {
 		w := apart(t, nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		w.cloud.Remove("home")
 		w.c.Enqueue("home", OperationManual)
 		time.Sleep(quickSettle - 10*time.Millisecond)
 		if n := w.cloud.CreatedFor("home"); n != 1 {
 			t.Errorf("created %d times within Settle", n)
 		}
-		eventually(t, "made again", func() bool { return w.cloud.CreatedFor("home") == 2 && w.reconciled("home") })
+		natstest.Eventually(t, "made again", func() bool {
+			return w.cloud.CreatedFor("home") == 2 && w.reconciled("home")
+		})
 	})
 }
 
@@ -124,9 +128,11 @@ func TestATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), sized("home", 0)))
 		start := time.Now()
 		w.run(w.c)
-		eventually(t, "the intent is found", func() bool { return w.seen.count("home") > 0 })
+		natstest.Eventually(t, "the intent is found", func() bool { return w.seen.count("home") > 0 })
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+		natstest.Eventually(t, "the delete is reconciled", func() bool {
+			return w.seen.with("home", OperationDelete) > 0
+		})
 		time.Sleep(config.Timeout + quickSettle - time.Since(start) - time.Millisecond)
 		if w.gone("home") {
 			t.Errorf("forgotten within %v, though the call may arrive for %v", time.Since(start), config.Timeout)
@@ -147,17 +153,23 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = true })
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created, and not seen", func() bool { return w.cloud.Count() == 1 && w.intentOf("home") != nil })
+		natstest.Eventually(t, "created, and not seen", func() bool {
+			return w.cloud.Count() == 1 && w.intentOf("home") != nil
+		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+		natstest.Eventually(t, "the delete is reconciled", func() bool {
+			return w.seen.with("home", OperationDelete) > 0
+		})
 		time.Sleep(7 * time.Second) // more than the source alone would wait
 		lists := w.cloud.Called("GET disks")
-		eventually(t, "the API is listed again and again", func() bool { return w.cloud.Called("GET disks") > lists+3 })
+		natstest.Eventually(t, "the API is listed again and again", func() bool {
+			return w.cloud.Called("GET disks") > lists+3
+		})
 		if w.gone("home") {
 			t.Error("the teardown is over, and what was created has not been seen yet")
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = false })
-		eventually(t, "all is gone", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.gone("home") })
 		if w.cloud.Count() != 0 {
 			t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))
 		}
@@ -184,7 +196,9 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 				w.keep("home", entry(time.Now().Add(time.Hour)))
 				must(t, w.sites.Create(t.Context(), sized("home", 3)))
 				w.run(w.c)
-				eventually(t, "created", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
+				natstest.Eventually(t, "created", func() bool {
+					return w.cloud.Of("home") == "=3" && w.reconciled("home")
+				})
 			})
 		})
 	}
@@ -195,13 +209,13 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 			w := newCloudWorld(t, config, cleaningLeft())
 			r := w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 0)))
-			eventually(t, "known", func() bool { return w.reconciled("home") })
+			natstest.Eventually(t, "known", func() bool { return w.reconciled("home") })
 			r.halt()
 			w.keep("home", unanswered(time.Now().Add(time.Hour)))
 			w.controller(cleaningLeft())
 			must(t, w.sites.Delete(t.Context(), "home"))
 			w.run(w.c)
-			eventually(t, "gone", func() bool { return w.gone("home") })
+			natstest.Eventually(t, "gone", func() bool { return w.gone("home") })
 		})
 	})
 }
@@ -264,7 +278,7 @@ func TestAWishThatChangesWhileACreationIsOpenMakesNoSecondResource(t *testing.T)
 		w.keep("home", unanswered(time.Now()))                        // of size 3, and the wish is 1 by now
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		w.run(w.c)
-		eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 		if have := w.cloud.Of("home"); have != "=1" {
 			t.Errorf("disks %s, want one of size 1", have)
 		}
@@ -280,7 +294,9 @@ func TestAClockThatWasBehindCreatesNothingTwice(t *testing.T) {
 		w.cloud.Hidden().Store(true)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		w.run(w.c)
-		eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > 3 })
+		natstest.Eventually(t, "it is looked for again and again", func() bool {
+			return w.cloud.Called("GET find") > 3
+		})
 		if n := w.cloud.Called("POST disks"); n > 0 {
 			t.Errorf("created %d times more within Settle", n)
 		}
@@ -294,7 +310,7 @@ func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
 		w := apart(t, with(external.Settle(time.Hour)), WithResyncInterval(0))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		var deleted, lags atomic.Bool
 		lags.Store(true)
 		w.cloud.Set(func(c *cloudtest.Cloud) {
@@ -309,13 +325,15 @@ func TestADeleteThatFailedIsNotOverBecauseAReplicaLags(t *testing.T) {
 			}
 		})
 		w.resize("home", 0) // it is no longer wanted
-		eventually(t, "the delete was tried", deleted.Load)
+		natstest.Eventually(t, "the delete was tried", deleted.Load)
 		finds := w.cloud.Called("GET find")
-		eventually(t, "it is looked for again and again", func() bool { return w.cloud.Called("GET find") > finds+3 })
+		natstest.Eventually(t, "it is looked for again and again", func() bool {
+			return w.cloud.Called("GET find") > finds+3
+		})
 		if w.intents("home") == "" {
 			t.Error("taken for deleted, and it is there")
 		}
 		lags.Store(false)
-		eventually(t, "it is deleted", func() bool { return w.cloud.Count() == 0 && w.intents("home") == "" })
+		natstest.Eventually(t, "it is deleted", func() bool { return w.cloud.Count() == 0 && w.intents("home") == "" })
 	})
 }

@@ -46,18 +46,22 @@ func TestReconcileCreatesUpdatesAndDeletesAndLeavesNothingBehind(t *testing.T) {
 		w := apart(t, nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		if w.intentOf("home") != nil {
 			t.Errorf("an intent is left: %s", w.intents("home"))
 		}
 		w.resize("home", 2)
-		eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+		natstest.Eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 		w.resize("home", 0)
-		eventually(t, "no longer wanted", func() bool { return w.cloud.Of("home") == "" && w.reconciled("home") })
+		natstest.Eventually(t, "no longer wanted", func() bool {
+			return w.cloud.Of("home") == "" && w.reconciled("home")
+		})
 		w.resize("home", 3)
-		eventually(t, "wanted again", func() bool { return w.cloud.Of("home") == "=3" && w.reconciled("home") })
+		natstest.Eventually(t, "wanted again", func() bool {
+			return w.cloud.Of("home") == "=3" && w.reconciled("home")
+		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		creates, changes, deletes := w.cloud.Called("POST disks"), w.cloud.Called("PUT disks"), w.cloud.Called("DELETE disks")
 		if creates != 2 || changes != 1 || deletes != 2 {
 			t.Errorf("%d creates, %d changes and %d deletes, want 2, 1 and 2", creates, changes, deletes)
@@ -72,7 +76,7 @@ func TestAReconcileOfWhatIsAsDesiredWritesNothing(t *testing.T) {
 		}))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		stream, err := w.js.Stream(t.Context(), "KV_sites-status")
 		must(t, err)
 		before, err := stream.Info(t.Context())
@@ -80,7 +84,7 @@ func TestAReconcileOfWhatIsAsDesiredWritesNothing(t *testing.T) {
 		n := w.seen.count("home")
 		for i := range 5 {
 			w.c.Enqueue("home", OperationManual)
-			eventually(t, "another reconcile", func() bool { return w.seen.count("home") > n+i })
+			natstest.Eventually(t, "another reconcile", func() bool { return w.seen.count("home") > n+i })
 		}
 		after, err := stream.Info(t.Context())
 		must(t, err)
@@ -117,9 +121,13 @@ func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t 
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is tried several times", func() bool { mu.Lock(); defer mu.Unlock(); return len(tokens) > 3 })
+		natstest.Eventually(t, "it is tried several times", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(tokens) > 3
+		})
 		status.Store(0)
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		mu.Lock()
 		for _, token := range tokens {
 			if token != tokens[0] {
@@ -131,7 +139,7 @@ func TestTheIntentIsWrittenBeforeApplyAndTheTokenIsReusedForTheSameIntentOnly(t 
 		mu.Unlock()
 		w.cloud.Remove("home")
 		w.c.Enqueue("home", OperationManual)
-		eventually(t, "created again", func() bool { return w.cloud.Of("home") == "=1" })
+		natstest.Eventually(t, "created again", func() bool { return w.cloud.Of("home") == "=1" })
 		mu.Lock()
 		defer mu.Unlock()
 		if tokens[len(tokens)-1] == first {
@@ -156,7 +164,7 @@ func TestACreationWhoseAnswerIsLostIsNotMadeTwice(t *testing.T) {
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Stage, c.Lag = lost, 100*time.Millisecond })
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		if n := w.cloud.CreatedFor("home"); n != 1 || w.cloud.Count() != 1 {
 			t.Errorf("created %d times", n)
 		}
@@ -173,12 +181,12 @@ func TestWhatIsCreatedAndShowsLateIsWaitedForAndNotMadeTwice(t *testing.T) {
 		hides.Store(true)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is in the API", func() bool { return w.cloud.Count() == 1 })
-		eventually(t, "its condition says that it is waited for", func() bool {
+		natstest.Eventually(t, "it is in the API", func() bool { return w.cloud.Count() == 1 })
+		natstest.Eventually(t, "its condition says that it is waited for", func() bool {
 			return strings.HasPrefix(w.condition("home", entity.ReasonRetrying), "waits for Disk: ")
 		})
 		hides.Store(false)
-		eventually(t, "it is seen", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "it is seen", func() bool { return w.reconciled("home") })
 		if n := w.cloud.Called("POST disks"); n != 1 {
 			t.Errorf("%d creates, want 1", n)
 		}
@@ -191,7 +199,7 @@ func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 		status := w.cloud.Failing("GET find", http.StatusTeapot)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > 3 })
+		natstest.Eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > 3 })
 		if n := w.cloud.Called("POST disks"); n != 0 {
 			t.Errorf("%d creates of what nobody knows", n)
 		}
@@ -200,16 +208,16 @@ func TestUnknownNeitherCreatesNorDeletes(t *testing.T) {
 			t.Errorf("condition %q", message)
 		}
 		status.Store(0)
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		status.Store(http.StatusTeapot)
 		must(t, w.sites.Delete(t.Context(), "home"))
 		n := w.seen.count("home")
-		eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > n+3 })
+		natstest.Eventually(t, "it is tried several times", func() bool { return w.seen.count("home") > n+3 })
 		if w.cloud.Called("DELETE disks") != 0 || w.gone("home") {
 			t.Error("deleted, or forgotten, though nobody knows what there is")
 		}
 		status.Store(0)
-		eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -219,7 +227,7 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 3 })
+		natstest.Eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 3 })
 		if message := w.condition("home", entity.ReasonRetrying); !strings.Contains(message,
 			`waits for Disk: operation "op-1" (create)`) {
 			t.Errorf("condition %q", message)
@@ -231,15 +239,17 @@ func TestALongOperationIsPolledAndNeverReportedAsDone(t *testing.T) {
 			t.Errorf("%d failures", s.Failures)
 		}
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		must(t, w.sites.Delete(t.Context(), "home"))
 		polls := w.cloud.Called("GET operations")
-		eventually(t, "the delete is polled", func() bool { return w.cloud.Called("GET operations") > polls+3 })
+		natstest.Eventually(t, "the delete is polled", func() bool {
+			return w.cloud.Called("GET operations") > polls+3
+		})
 		if w.gone("home") {
 			t.Error("forgotten before the delete was over")
 		}
 		w.finish("")
-		eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		if n := w.cloud.Called("POST disks") + w.cloud.Called("DELETE disks"); n != 2 {
 			t.Errorf("%d changes, want 2", n)
 		}
@@ -259,7 +269,7 @@ func TestAnOperationSurvivesARestartAndAReconcilerThatDoesNotPassOnWhenToLook(t 
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		r := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
+		natstest.Eventually(t, "it is polled", func() bool { return w.cloud.Called("GET operations") > 1 })
 		r.halt()
 		if kept := w.intentOf("home"); kept == nil || kept.Operation != "op-1" {
 			t.Errorf("the intent is %+v, want one with its operation", kept)
@@ -267,9 +277,11 @@ func TestAnOperationSurvivesARestartAndAReconcilerThatDoesNotPassOnWhenToLook(t 
 		w.controller(careless)
 		w.run(w.c)
 		polls := w.cloud.Called("GET operations")
-		eventually(t, "the next controller polls it", func() bool { return w.cloud.Called("GET operations") > polls+1 })
+		natstest.Eventually(t, "the next controller polls it", func() bool {
+			return w.cloud.Called("GET operations") > polls+1
+		})
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 		if n := w.cloud.Called("POST disks"); n != 1 {
 			t.Errorf("%d creates, want 1", n)
 		}
@@ -282,12 +294,12 @@ func TestAnOperationThatFailsIsAnErrorAndTheNextTryIsAnotherIntent(t *testing.T)
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
+		natstest.Eventually(t, "it is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
 		w.finish("no space")
-		eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures > 0 })
-		eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") == 2 })
+		natstest.Eventually(t, "the failure is told", func() bool { return w.c.Stats().Failures > 0 })
+		natstest.Eventually(t, "it is tried again", func() bool { return w.cloud.Called("POST disks") == 2 })
 		w.finish("")
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
 	})
 }
 
@@ -297,16 +309,20 @@ func TestAnOpenIntentIsSettledBeforeWhatIsDesiredNow(t *testing.T) {
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the first size is under way", func() bool { return w.cloud.Called("GET operations") > 0 })
+		natstest.Eventually(t, "the first size is under way", func() bool {
+			return w.cloud.Called("GET operations") > 0
+		})
 		w.resize("home", 2)
 		polls := w.cloud.Called("GET operations")
-		eventually(t, "it is still polled", func() bool { return w.cloud.Called("GET operations") > polls+2 })
+		natstest.Eventually(t, "it is still polled", func() bool { return w.cloud.Called("GET operations") > polls+2 })
 		if n := w.cloud.Called("POST disks") + w.cloud.Called("PUT disks"); n != 1 {
 			t.Errorf("%d changes while the first was open", n)
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 		w.finish("")
-		eventually(t, "then the second", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+		natstest.Eventually(t, "then the second", func() bool {
+			return w.cloud.Of("home") == "=2" && w.reconciled("home")
+		})
 		if n := w.cloud.CreatedFor("home"); n != 1 {
 			t.Errorf("created %d times", n)
 		}
@@ -319,15 +335,15 @@ func TestACreationThatMayHaveArrivedIsFinishedAsItWasBeforeTheWishThatCameAfter(
 		status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it fails", func() bool { return w.cloud.Called("POST disks") > 1 })
+		natstest.Eventually(t, "it fails", func() bool { return w.cloud.Called("POST disks") > 1 })
 		token := w.intentOf("home").Token
 		w.resize("home", 2)
-		eventually(t, "an API that answers with errors, and has nothing, ends the old intent", func() bool {
+		natstest.Eventually(t, "an API that answers with errors, and has nothing, ends the old intent", func() bool {
 			kept := w.intentOf("home")
 			return kept != nil && kept.Token != token
 		})
 		status.Store(0)
-		eventually(t, "created", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 		if n := w.cloud.CreatedFor("home"); n != 1 {
 			t.Errorf("created %d times", n)
 		}
@@ -340,9 +356,9 @@ func TestWhatTheAPIRefusesEndsTheIntent(t *testing.T) {
 		status := w.cloud.Failing("POST disks", http.StatusUnprocessableEntity)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is refused", func() bool { return w.c.Stats().Failures > 1 })
+		natstest.Eventually(t, "it is refused", func() bool { return w.c.Stats().Failures > 1 })
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "nothing keeps the teardown", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "nothing keeps the teardown", func() bool { return w.gone("home") })
 		status.Store(0)
 		if w.cloud.Count() != 0 {
 			t.Error("there is a disk")
@@ -371,21 +387,21 @@ func TestATeardownWaitsForACreationThatMayStillArrive(t *testing.T) {
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the call is on its way", held.Load)
+		natstest.Eventually(t, "the call is on its way", held.Load)
 		defer func() {
 			if t.Failed() {
 				t.Logf("calls: %v; intents: %s; %+v", w.seen.of("home"), w.intents("home"), w.c.Stats())
 			}
 		}()
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool {
+		natstest.Eventually(t, "the delete is reconciled, finds nothing, and is not over", func() bool {
 			return w.seen.with("home", OperationDelete) > 3
 		})
 		arrives()
-		eventually(t, "the disk was found and deleted", func() bool {
+		natstest.Eventually(t, "the disk was found and deleted", func() bool {
 			return w.cloud.Called("DELETE disks") > 0 && w.cloud.Count() == 0
 		})
-		eventually(t, "and all is gone", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "and all is gone", func() bool { return w.gone("home") })
 	})
 }
 
@@ -413,11 +429,13 @@ func TestAnIntentThatTheReconcilerDoesNotSettleKeepsTheTeardownOwedUntilTheListT
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the disk was made", func() bool { return w.cloud.Count() == 1 })
+		natstest.Eventually(t, "the disk was made", func() bool { return w.cloud.Count() == 1 })
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete is reconciled", func() bool { return w.seen.with("home", OperationDelete) > 0 })
+		natstest.Eventually(t, "the delete is reconciled", func() bool {
+			return w.seen.with("home", OperationDelete) > 0
+		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = false })
-		eventually(t, "all is gone", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.gone("home") })
 		if w.cloud.Count() != 0 {
 			t.Errorf("the disk was forgotten: %s", w.cloud.Of("home"))
 		}
@@ -448,7 +466,7 @@ func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testin
 		w.cloud.Failing("POST disks", http.StatusInternalServerError)
 		w.run(c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
+		natstest.Eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 		must(t, w.sites.Delete(t.Context(), "home"))
 		if err := <-failed; !strings.Contains(err.Error(), "external.ReconcileAbsent") ||
 			!strings.Contains(err.Error(), "OwnsExternal") {
@@ -458,7 +476,7 @@ func TestAnIntentNobodyCanTellAboutKeepsTheTeardownOwedAndSaysWhatToDo(t *testin
 			t.Error("forgotten")
 		}
 		settles.Store(true)
-		eventually(t, "settled, all is gone", func() bool { return w.gone("home") })
+		natstest.Eventually(t, "settled, all is gone", func() bool { return w.gone("home") })
 	})
 }
 
@@ -468,11 +486,11 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 		config.Timeout = 100 * time.Millisecond
 		w := newCloudWorld(t, config, nil, WithResyncInterval(50*time.Millisecond))
 		r := w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		// nothing is made: only the intent tells of it
 		status := w.cloud.Failing("POST disks", http.StatusInternalServerError)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
+		natstest.Eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 		r.halt()
 		record, err := w.sites.Record(t.Context(), "home")
 		must(t, err)
@@ -481,7 +499,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 		status.Store(0)
 		w.controller(nil, WithResyncInterval(50*time.Millisecond))
 		w.run(w.c)
-		eventually(t, "the intent is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "the intent is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -501,13 +519,15 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 				w := newCloudWorld(t, quick, with(external.Drift(test.policy)), WithEventRecorder(butLease{recorder}))
 				w.run(w.c)
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
-				eventually(t, "created", func() bool { return w.cloud.Of("home") == "=1" && w.reconciled("home") })
+				natstest.Eventually(t, "created", func() bool {
+					return w.cloud.Of("home") == "=1" && w.reconciled("home")
+				})
 				seen := w.seen.with("home", OperationExternal)
 				w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 9 })
-				eventually(t, "the drift is noticed", func() bool {
+				natstest.Eventually(t, "the drift is noticed", func() bool {
 					return w.seen.with("home", OperationExternal) > seen
 				})
-				eventually(t, "and treated as the policy says", func() bool {
+				natstest.Eventually(t, "and treated as the policy says", func() bool {
 					return w.cloud.Of("home") == test.after && w.reconciled("home")
 				})
 				if test.events > 0 {
@@ -519,11 +539,11 @@ func TestDriftIsCorrectedReportedOrIgnoredAndAWishIsAppliedUnderEachPolicy(t *te
 					t.Errorf("event %q", <-recorder.Events)
 				}
 				w.resize("home", 2)
-				eventually(t, "a wish is applied", func() bool {
+				natstest.Eventually(t, "a wish is applied", func() bool {
 					return w.cloud.Of("home") == "=2" && w.reconciled("home")
 				})
 				must(t, w.sites.Delete(t.Context(), "home"))
-				eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+				natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 			})
 		})
 	}
@@ -534,18 +554,18 @@ func TestAReportedDeletionIsNotUndone(t *testing.T) {
 		w := newCloudWorld(t, quick, with(external.Drift(external.DriftReport)))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
-		eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "listed", func() bool { return w.c.Stats().External["Disk"].Resources == 1 })
 		n := w.seen.count("home")
 		w.cloud.Remove("home")
-		eventually(t, "noticed", func() bool {
+		natstest.Eventually(t, "noticed", func() bool {
 			return w.seen.count("home") > n && w.c.Stats().External["Disk"].Resources == 0
 		})
 		if n := w.cloud.Called("POST disks"); n != 1 {
 			t.Errorf("%d creates, want 1", n)
 		}
 		w.resize("home", 2)
-		eventually(t, "a wish makes it again", func() bool { return w.cloud.Of("home") == "=2" })
+		natstest.Eventually(t, "a wish makes it again", func() bool { return w.cloud.Of("home") == "=2" })
 	})
 }
 
@@ -598,15 +618,15 @@ func TestSeveralResourcesOfAPrimaryAreToldApartByName(t *testing.T) {
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "both are there", func() bool {
+		natstest.Eventually(t, "both are there", func() bool {
 			return w.cloud.Of("home") == "data=1 root=1" && w.reconciled("home")
 		})
 		w.resize("home", 2)
-		eventually(t, "both are changed", func() bool {
+		natstest.Eventually(t, "both are changed", func() bool {
 			return w.cloud.Of("home") == "data=2 root=2" && w.reconciled("home")
 		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "both are gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "both are gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 		if s := w.c.Stats(); s.Failures != 0 {
 			t.Errorf("%d failures", s.Failures)
 		}
@@ -623,7 +643,7 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 		}))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		status := w.cloud.Failing("PUT disks", http.StatusOK) // answered, and nothing is done
 		w.cloud.Set(func(c *cloudtest.Cloud) {
 			fault := c.Fault
@@ -635,28 +655,30 @@ func TestAnUpdateOrDeleteThatIsAnsweredAndHasNoEffectIsToldAndTriedAgain(t *test
 			}
 		})
 		w.resize("home", 2)
-		eventually(t, "it is waited for", func() bool {
+		natstest.Eventually(t, "it is waited for", func() bool {
 			return strings.Contains(w.condition("home", entity.ReasonRetrying), "result of update")
 		})
-		eventually(t, "then it is told", func() bool {
+		natstest.Eventually(t, "then it is told", func() bool {
 			return strings.Contains(w.condition("home", entity.ReasonRetrying), "still differs: size: 1 → 2")
 		})
-		eventually(t, "so is the result", func() bool { return failed.Load() > 0 }) // after the record
+		natstest.Eventually(t, "so is the result", func() bool { return failed.Load() > 0 }) // after the record
 		if after := time.Duration(failed.Load() - put.Load()); put.Load() == 0 || after < quickSettle {
 			t.Errorf("a failure %v after the call, before the time to settle is over", after)
 		}
 		status.Store(0)
-		eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+		natstest.Eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 
 		status = w.cloud.Failing("DELETE disks", http.StatusOK)
 		failures := w.c.Stats().Failures
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "a delete without effect is told", func() bool { return w.c.Stats().Failures > failures })
+		natstest.Eventually(t, "a delete without effect is told", func() bool {
+			return w.c.Stats().Failures > failures
+		})
 		if w.gone("home") {
 			t.Error("forgotten though the disk is there")
 		}
 		status.Store(0)
-		eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
+		natstest.Eventually(t, "gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})
 }
 
@@ -665,20 +687,20 @@ func TestAChangeThatSomebodyElseHasBegunIsWaitedFor(t *testing.T) {
 		w := apart(t, nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "created", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "created", func() bool { return w.reconciled("home") })
 		w.cloud.Set(func(c *cloudtest.Cloud) {
 			disk := w.diskFor("home", "")
 			c.Operations["theirs"] = &cloudtest.Operation{ID: "theirs", Disk: disk, Do: func() {}}
 		})
 		w.resize("home", 2)
-		eventually(t, "it is waited for", func() bool {
+		natstest.Eventually(t, "it is waited for", func() bool {
 			return strings.Contains(w.condition("home", entity.ReasonRetrying), "somebody else has begun")
 		})
 		if n := w.cloud.Called("PUT disks"); n != 0 {
 			t.Errorf("%d changes meanwhile", n)
 		}
 		w.finish("")
-		eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
+		natstest.Eventually(t, "updated", func() bool { return w.cloud.Of("home") == "=2" && w.reconciled("home") })
 	})
 }
 

@@ -27,21 +27,21 @@ func TestALeaseLostWithKeysInTheBreakerLosesNone(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), nil, slowRenewal)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("old", 1)))
-		eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
+		natstest.Eventually(t, "the disk is there", func() bool { return w.reconciled("old") })
 		w.cloud.GoAway(false)
 		must(t, w.sites.Create(t.Context(), sized("new", 1)))
 		must(t, w.sites.Delete(t.Context(), "old"))
-		eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
+		natstest.Eventually(t, "both wait", func() bool { return w.c.Stats().External["Disk"].Waiting == 2 })
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
+		natstest.Eventually(t, "it does not lead", func() bool { return !w.c.Stats().Leading })
 		calls := w.seen.count("new") + w.seen.count("old")
 		w.cloud.ComeBack()
-		eventually(t, "the API is back", func() bool { return !w.away() })
+		natstest.Eventually(t, "the API is back", func() bool { return !w.away() })
 		if n := w.seen.count("new") + w.seen.count("old"); n != calls {
 			t.Errorf("%d reconciles without the lease", n-calls)
 		}
 		w.leaseTo("", time.Second)
-		eventually(t, "in the next term what waited is done", func() bool {
+		natstest.Eventually(t, "in the next term what waited is done", func() bool {
 			return w.cloud.Of("new") == "=1" && w.cloud.Of("old") == "" && w.reconciled("new") && w.gone("old")
 		})
 		if n := w.cloud.CreatedFor("new"); n != 1 {
@@ -57,23 +57,23 @@ func TestALeaseLostWithAnOpenIntentIsTakenUpByTheNextReplica(t *testing.T) {
 		r := w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		must(t, w.sites.Create(t.Context(), sized("ghost", 1)))
-		eventually(t, "operations go on", func() bool {
+		natstest.Eventually(t, "operations go on", func() bool {
 			return strings.Contains(w.intents("home"), "op-") && strings.Contains(w.intents("ghost"), "op-")
 		})
 		next, seen := w.replica(WithLeaseTiming(longLease))
 		w.run(next)
-		eventually(t, "the standby lists", func() bool { return w.cloud.Called("GET disks") > 5 })
+		natstest.Eventually(t, "the standby lists", func() bool { return w.cloud.Called("GET disks") > 5 })
 		if n := seen.count("home"); n != 0 {
 			t.Errorf("%d reconciles in a replica that does not lead", n)
 		}
 		must(t, w.sites.Delete(t.Context(), "ghost"))
 		r.halt()
-		eventually(t, "the other replica asks for the operations", func() bool {
+		natstest.Eventually(t, "the other replica asks for the operations", func() bool {
 			return seen.count("home") > 0 && seen.count("ghost") > 0
 		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = false })
 		w.finish("")
-		eventually(t, "all is as wished", func() bool {
+		natstest.Eventually(t, "all is as wished", func() bool {
 			return w.cloud.Of("home") == "=1" && w.cloud.Of("ghost") == "" && w.reconciled("home") && w.gone("ghost")
 		})
 		if h, g := w.cloud.CreatedFor("home"), w.cloud.CreatedFor("ghost"); h != 1 || g > 1 {
@@ -103,13 +103,17 @@ func TestTwoReplicasThatTakeTurnsNeitherCreateTwiceNorForget(t *testing.T) {
 					must(t, w.sites.Delete(t.Context(), key))
 				}
 				if i == sites/2 {
-					eventually(t, "one leads", func() bool { return w.c.Stats().Leading || other.Stats().Leading })
+					natstest.Eventually(t, "one leads", func() bool {
+						return w.c.Stats().Leading || other.Stats().Leading
+					})
 					before = terms()
 					loseLease(t, w.sites)
 				}
 			}
-			eventually(t, "the lease is lost, and somebody has it again", func() bool { return terms() > before })
-			eventually(t, fmt.Sprintf("round %d is done", round), func() bool {
+			natstest.Eventually(t, "the lease is lost, and somebody has it again", func() bool {
+				return terms() > before
+			})
+			natstest.Eventually(t, fmt.Sprintf("round %d is done", round), func() bool {
 				for i := range sites {
 					key, want := fmt.Sprintf("s%d", i), fmt.Sprintf("=%d", min(round+1, 2))
 					if round == 2 && i < 4 {

@@ -43,7 +43,7 @@ func TestPushesWithoutEndKeepTheAPIBusyWithListsForASmallPartOfTheTime(t *testin
 		c, err := New("sites", sites, noReconciler, OwnsExternal(external.Configure(things, withInterval(notInATest))))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		began, lists := time.Now(), things.Lists.Load()
 		for ; things.Lists.Load() < lists+6 && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			things.pushes <- "home"
@@ -86,7 +86,9 @@ func TestResourcesReconciledSideBySideInOneReconcileDoNotConflict(t *testing.T) 
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "all disks are there", func() bool { return w.cloud.Count() == disks && w.reconciled("home") })
+		natstest.Eventually(t, "all disks are there", func() bool {
+			return w.cloud.Count() == disks && w.reconciled("home")
+		})
 		failed.Range(func(err, _ any) bool { t.Errorf("%.300s", err); return true })
 	})
 }
@@ -98,7 +100,7 @@ func TestAnOwnerThatTheBucketCannotHaveIsReported(t *testing.T) {
 		c, err := New("sites", w.sites(), noReconciler, OwnsExternal(external.Configure(things, quick)))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it is reported", func() bool {
+		natstest.Eventually(t, "it is reported", func() bool {
 			reason := c.Stats().Degraded["OwnsExternal Thing"]
 			return reason != nil && strings.Contains(reason.Error(), `"odd"`) &&
 				strings.Contains(reason.Error(), `"no such key/at/all"`)
@@ -115,9 +117,11 @@ func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
 			r := w.run(w.c)
 			key := strings.Repeat("k", length)
 			must(t, w.sites.Create(t.Context(), sized(key, 1)))
-			eventually(t, "it has its disk", func() bool { return w.cloud.Of(key) == "=1" && w.reconciled(key) })
+			natstest.Eventually(t, "it has its disk", func() bool {
+				return w.cloud.Of(key) == "=1" && w.reconciled(key)
+			})
 			must(t, w.sites.Delete(t.Context(), key))
-			eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone(key) })
+			natstest.Eventually(t, "all is gone", func() bool { return w.cloud.Count() == 0 && w.gone(key) })
 			r.halt()
 		}
 	})
@@ -134,19 +138,19 @@ func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
 			s.Namespace = namespace
 			must(t, w.sites.Create(t.Context(), s))
 		}
-		eventually(t, "both have a disk of their own", func() bool {
+		natstest.Eventually(t, "both have a disk of their own", func() bool {
 			return w.cloud.Of("one/home") == "=1" && w.cloud.Of("two/home") == "=1" && w.reconciled("one/home") &&
 				w.reconciled("two/home")
 		})
 		w.cloud.Edit("one/home", func(d *cloudtest.Disk) { d.Size = 9 })
-		eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })
+		natstest.Eventually(t, "an edit by hand is undone", func() bool { return w.cloud.Of("one/home") == "=1" })
 		must(t, w.sites.Delete(t.Context(), "one/home"))
-		eventually(t, "one is gone", func() bool { return w.cloud.Of("one/home") == "" && w.gone("one/home") })
+		natstest.Eventually(t, "one is gone", func() bool { return w.cloud.Of("one/home") == "" && w.gone("one/home") })
 		_, err := w.kv("namespaced").PutString(t.Context(), "two.ghost", "{")
 		must(t, err)
 		must(t, w.kv("namespaced").Delete(t.Context(), "two.ghost"))
 		w.cloud.Add(cloudtest.Disk{Owner: "two/ghost", Instance: w.c.Instance(), Size: 1})
-		eventually(t, "an orphan is swept", func() bool { return w.cloud.Of("two/ghost") == "" })
+		natstest.Eventually(t, "an orphan is swept", func() bool { return w.cloud.Of("two/ghost") == "" })
 		if w.cloud.Of("two/home") != "=1" {
 			t.Error("the other namespace's disk is gone too")
 		}

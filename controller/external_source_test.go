@@ -40,17 +40,19 @@ func TestWhatSomebodyChangesBehindTheAPIIsSeenAndRepaired(t *testing.T) {
 		w := newCloudWorld(t, quick, nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 7)))
-		eventually(t, "the disk is there", func() bool { return w.cloud.Of("home") == "=7" && w.reconciled("home") })
-		eventually(t, "it is listed, and its owner has heard of it and is done", func() bool {
+		natstest.Eventually(t, "the disk is there", func() bool {
+			return w.cloud.Of("home") == "=7" && w.reconciled("home")
+		})
+		natstest.Eventually(t, "it is listed, and its owner has heard of it and is done", func() bool {
 			return w.seen.with("home", OperationExternal) == 1 && w.c.Stats().Reconciles == uint64(w.seen.count("home"))
 		})
 		w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Size = 3 })
-		eventually(t, "the edit is undone", func() bool { return w.cloud.Of("home") == "=7" })
+		natstest.Eventually(t, "the edit is undone", func() bool { return w.cloud.Of("home") == "=7" })
 		if w.seen.with("home", OperationExternal) < 2 {
 			t.Errorf("no reconcile with OperationExternal for the edit: %v", w.seen.of("home"))
 		}
 		w.cloud.Remove("home")
-		eventually(t, "the disk is made again", func() bool { return w.cloud.Of("home") == "=7" })
+		natstest.Eventually(t, "the disk is made again", func() bool { return w.cloud.Of("home") == "=7" })
 		if n := w.cloud.CreatedFor("home"); n != 2 {
 			t.Errorf("created %d times, want 2", n)
 		}
@@ -65,9 +67,11 @@ func TestWhatIsDeletedBeforeAnyListShowedItIsMadeAgain(t *testing.T) {
 		w := newCloudWorld(t, config, nil)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 7)))
-		eventually(t, "the disk is there", func() bool { return w.cloud.Of("home") == "=7" && w.reconciled("home") })
+		natstest.Eventually(t, "the disk is there", func() bool {
+			return w.cloud.Of("home") == "=7" && w.reconciled("home")
+		})
 		w.cloud.Remove("home")
-		eventually(t, "the disk is made again", func() bool {
+		natstest.Eventually(t, "the disk is made again", func() bool {
 			return w.cloud.Of("home") == "=7" && w.cloud.CreatedFor("home") == 2
 		})
 	})
@@ -78,18 +82,20 @@ func TestAListThatFailsChangesNothing(t *testing.T) {
 		w := newCloudWorld(t, quick, leaveDisks)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })
+		natstest.Eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })
 		w.cloud.Add(w.diskFor("home", ""))
-		eventually(t, "the disk is noticed", func() bool { return w.seen.with("home", OperationExternal) == 1 })
+		natstest.Eventually(t, "the disk is noticed", func() bool {
+			return w.seen.with("home", OperationExternal) == 1
+		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = http.StatusInternalServerError })
-		eventually(t, "lists fail", func() bool { return w.c.Stats().External["Disk"].Away })
+		natstest.Eventually(t, "lists fail", func() bool { return w.c.Stats().External["Disk"].Away })
 		lists := w.cloud.Called("GET disks")
-		eventually(t, "more lists fail", func() bool { return w.cloud.Called("GET disks") > lists+3 })
+		natstest.Eventually(t, "more lists fail", func() bool { return w.cloud.Called("GET disks") > lists+3 })
 		if s := w.c.Stats(); s.External["Disk"].Resources != 1 {
 			t.Errorf("%d disks known after lists that failed, want 1", s.External["Disk"].Resources)
 		}
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Status = 0 })
-		eventually(t, "lists succeed", func() bool { return !w.c.Stats().External["Disk"].Away })
+		natstest.Eventually(t, "lists succeed", func() bool { return !w.c.Stats().External["Disk"].Away })
 		if n := w.seen.with("home", OperationExternal); n != 1 {
 			t.Errorf("%d reconciles, want 1: nothing has changed", n)
 		}
@@ -102,17 +108,19 @@ func TestOldAndNewOwnerHearOfAResourceThatMoves(t *testing.T) {
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		must(t, w.sites.Create(t.Context(), sized("shop", 1)))
-		eventually(t, "the sites are known", func() bool {
+		natstest.Eventually(t, "the sites are known", func() bool {
 			return w.seen.count("home") > 0 && w.seen.count("shop") > 0
 		})
 		w.cloud.Add(w.diskFor("home", ""))
-		eventually(t, "the owner hears of it", func() bool { return w.seen.with("home", OperationExternal) == 1 })
+		natstest.Eventually(t, "the owner hears of it", func() bool {
+			return w.seen.with("home", OperationExternal) == 1
+		})
 		w.cloud.Edit("home", func(d *cloudtest.Disk) { d.Owner = "shop" })
-		eventually(t, "both hear of the move", func() bool {
+		natstest.Eventually(t, "both hear of the move", func() bool {
 			return w.seen.with("home", OperationExternal) == 2 && w.seen.with("shop", OperationExternal) == 1
 		})
 		w.cloud.Remove("shop")
-		eventually(t, "the owner hears that it is gone", func() bool {
+		natstest.Eventually(t, "the owner hears that it is gone", func() bool {
 			return w.seen.with("shop", OperationExternal) == 2
 		})
 		if n := w.seen.with("home", OperationExternal); n != 2 {
@@ -135,7 +143,7 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		must(t, sites.Create(t.Context(), newSite("shop", "")))
 		w.run(c)
-		eventually(t, "two things are known", func() bool { return seen.with("home", OperationExternal) > 0 })
+		natstest.Eventually(t, "two things are known", func() bool { return seen.with("home", OperationExternal) > 0 })
 		before := seen.with("home", OperationExternal)
 		things.Resources.Store(&[]external.Resource{
 			{ID: "", OwnerKey: "home", Version: "1"},
@@ -145,17 +153,17 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 			{ID: "odd", OwnerKey: "no such key/at/all", Version: "1"},
 			{ID: "a", OwnerKey: "home", Version: "2"},
 		})
-		eventually(t, "it is reported", func() bool {
+		natstest.Eventually(t, "it is reported", func() bool {
 			reason := c.Stats().Degraded["OwnsExternal Thing"]
 			return reason != nil && strings.Contains(reason.Error(), `ID "both"`) &&
 				strings.Contains(reason.Error(), "no ID") &&
 				strings.Contains(reason.Error(), `"nobody" names no owner`)
 		})
-		eventually(t, "what is well formed counts", func() bool {
+		natstest.Eventually(t, "what is well formed counts", func() bool {
 			return seen.with("home", OperationExternal) > before
 		})
 		lists, heard := things.Lists.Load(), seen.with("home", OperationExternal)
-		eventually(t, "it is listed again and again", func() bool { return things.Lists.Load() > lists+5 })
+		natstest.Eventually(t, "it is listed again and again", func() bool { return things.Lists.Load() > lists+5 })
 		if n := seen.with("home", OperationExternal); n > heard+1 {
 			t.Errorf("woken %d times by lists that say the same", n-heard)
 		}
@@ -165,14 +173,14 @@ func TestMalformedResourcesAreReportedAndTheRestIsNotLost(t *testing.T) {
 		if id := <-things.Deleted; id != "a" {
 			t.Errorf("deleted %q, want a", id)
 		}
-		eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
 		select {
 		case id := <-things.Deleted:
 			t.Errorf("deleted %q too", id)
 		default:
 		}
 		things.Resources.Store(&[]external.Resource{{ID: "fine", OwnerKey: "shop", Version: "1"}})
-		eventually(t, "a list without fault heals it", func() bool {
+		natstest.Eventually(t, "a list without fault heals it", func() bool {
 			return c.Stats().Degraded["OwnsExternal Thing"] == nil
 		})
 	})
@@ -217,25 +225,27 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 		must(t, err)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		w.run(c)
-		eventually(t, "the site is known", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "the site is known", func() bool { return seen.count("home") == 1 })
 		lists := things.Lists.Load()
 		things.Resources.Store(&[]external.Resource{{ID: "a", OwnerKey: "home", Version: "1"}})
 		began := time.Now()
 		for tick := time.NewTicker(2 * time.Millisecond); time.Since(began) < 5*apisource.WantedGap; <-tick.C {
 			things.pushes <- "home"
 		}
-		eventually(t, "the owner is woken", func() bool { return seen.with("home", OperationExternal) > 0 })
-		eventually(t, "the new thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
+		natstest.Eventually(t, "the owner is woken", func() bool { return seen.with("home", OperationExternal) > 0 })
+		natstest.Eventually(t, "the new thing is known", func() bool {
+			return c.Stats().External["Thing"].Resources == 1
+		})
 		if n, most := things.Lists.Load()-lists, 2+int64(time.Since(began)/apisource.WantedGap); n > most {
 			t.Errorf("%d lists for many pushes, want at most %d: they should share", n, most)
 		}
 		for i, how := range []string{"return", "fail", "panic"} {
 			lists := things.Lists.Load()
 			things.ends <- how
-			eventually(t, "Watch is called again after "+how, func() bool {
+			natstest.Eventually(t, "Watch is called again after "+how, func() bool {
 				return things.watches.Load() == int64(i+2)
 			})
-			eventually(t, "and something may have been missed: it is listed", func() bool {
+			natstest.Eventually(t, "and something may have been missed: it is listed", func() bool {
 				return things.Lists.Load() > lists
 			})
 		}
@@ -276,13 +286,13 @@ func TestAPushThatComesBeforeWhatItTellsIsNotLost(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		w.run(c)
 		// It leads, or a list that shows the thing gone would make nobody due.
-		eventually(t, "the thing is known", func() bool {
+		natstest.Eventually(t, "the thing is known", func() bool {
 			s := c.Stats()
 			return s.Leading && s.External["Thing"].Resources == 1
 		})
 		things.told.Store(true)
 		things.pushes <- "home"
-		eventually(t, "its owner is woken when it is gone", sawItGone.Load)
+		natstest.Eventually(t, "its owner is woken when it is gone", sawItGone.Load)
 		if n := things.since.Load(); n < 2 {
 			t.Errorf("%d lists: none has shown the thing after the push", n)
 		}
@@ -305,19 +315,21 @@ func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testi
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		must(t, w.sites.Create(t.Context(), sized("shop", 1)))
-		eventually(t, "the disks are there", func() bool {
+		natstest.Eventually(t, "the disks are there", func() bool {
 			return w.reconciled("home") && w.reconciled("shop") && w.cloud.Count() == 2
 		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the disk is being deleted", func() bool { return w.cloud.Called("DELETE disks") > 0 })
+		natstest.Eventually(t, "the disk is being deleted", func() bool { return w.cloud.Called("DELETE disks") > 0 })
 		lists := w.cloud.Called("GET disks")
-		eventually(t, "it is listed whether it is gone", func() bool { return w.cloud.Called("GET disks") > lists })
+		natstest.Eventually(t, "it is listed whether it is gone", func() bool {
+			return w.cloud.Called("GET disks") > lists
+		})
 		if w.gone("home") {
 			t.Error("the record is gone before the disk")
 		}
 		w.finish("")
-		eventually(t, "all is gone", func() bool { return w.cloud.Of("home") == "" && w.gone("home") })
+		natstest.Eventually(t, "all is gone", func() bool { return w.cloud.Of("home") == "" && w.gone("home") })
 		if w.cloud.Of("shop") != "=1" {
 			t.Error("the other site's disk is gone too")
 		}
@@ -330,12 +342,12 @@ func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 		were(t, w.sites, "ghost")
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })
+		natstest.Eventually(t, "the site is known", func() bool { return w.seen.count("home") > 0 })
 		w.cloud.Add(w.diskFor("home", ""))
 		w.cloud.Add(w.diskFor("ghost", "a"))
 		w.cloud.Add(w.diskFor("ghost", "b"))
 		w.cloud.Add(cloudtest.Disk{Owner: "ghost", Instance: "another installation", Name: "theirs", Size: 1})
-		eventually(t, "the orphans are gone", func() bool { return w.cloud.Of("ghost") == "theirs=1" })
+		natstest.Eventually(t, "the orphans are gone", func() bool { return w.cloud.Of("ghost") == "theirs=1" })
 		if w.cloud.Of("home") != "=1" {
 			t.Error("a disk with an owner is gone")
 		}
@@ -349,20 +361,20 @@ func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
 			were(t, w.sites, fmt.Sprintf("ghost%d", i))
 		}
 		w.run(w.c)
-		eventually(t, "it works", func() bool { return w.c.Stats().Leading && w.c.Stats().Sweeps > 0 })
+		natstest.Eventually(t, "it works", func() bool { return w.c.Stats().Leading && w.c.Stats().Sweeps > 0 })
 		w.cloud.Set(func(c *cloudtest.Cloud) {
 			for i := range 12 {
 				c.Create(w.diskFor(fmt.Sprintf("ghost%d", i), ""))
 			}
 		})
-		eventually(t, "the brake engages", func() bool { return w.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake engages", func() bool { return w.c.Stats().Brake.Engaged })
 		sweeps := w.c.Stats().Sweeps
-		eventually(t, "more sweeps", func() bool { return w.c.Stats().Sweeps > sweeps+3 })
+		natstest.Eventually(t, "more sweeps", func() bool { return w.c.Stats().Sweeps > sweeps+3 })
 		if n := w.cloud.Count(); n != 12 {
 			t.Errorf("%d disks are left, want 12", n)
 		}
 		must(t, w.c.ReleaseBrake(t.Context()))
-		eventually(t, "released, they go", func() bool { return w.cloud.Count() == 0 })
+		natstest.Eventually(t, "released, they go", func() bool { return w.cloud.Count() == 0 })
 	})
 }
 
@@ -388,7 +400,7 @@ func TestRateLimitHoldsForListsAndDriverCallsTogether(t *testing.T) {
 			must(t, w.sites.Create(t.Context(), sized(fmt.Sprintf("s%d", i), 1)))
 		}
 		w.run(w.c)
-		eventually(t, "all disks are there", func() bool { return w.cloud.Count() == 10 })
+		natstest.Eventually(t, "all disks are there", func() bool { return w.cloud.Count() == 10 })
 		calls := w.cloud.Called("GET disks") + w.cloud.Called("GET find") + w.cloud.Called("POST disks")
 		if most := 5 + 40*time.Since(start).Seconds() + 1; float64(calls) > most {
 			t.Errorf("%d calls in %v, at most %.0f are allowed", calls, time.Since(start), most)
@@ -417,13 +429,13 @@ func TestConditionalDeleterIsGivenWhatWasSeen(t *testing.T) {
 		must(t, err)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		w.run(c)
-		eventually(t, "the site is known", func() bool { return c.Stats().Reconciles > 0 })
+		natstest.Eventually(t, "the site is known", func() bool { return c.Stats().Reconciles > 0 })
 		must(t, sites.Delete(t.Context(), "home"))
 		if id := <-things.Deleted; id != "a@7" {
 			t.Errorf("deleted %q, want what was seen: a@7", id)
 		}
 		things.Resources.Store(&[]external.Resource{})
-		eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
 	})
 }
 
@@ -438,10 +450,12 @@ func TestAListOrDeleteThatPanicsIsAnError(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		things.panics.Store(2)
 		w.run(c)
-		eventually(t, "the lists that panicked are made again", func() bool { return c.Stats().Reconciles > 0 })
+		natstest.Eventually(t, "the lists that panicked are made again", func() bool {
+			return c.Stats().Reconciles > 0
+		})
 		things.panics.Store(2)
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the delete that panicked is made again", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the delete that panicked is made again", func() bool { return c.Stats().TornDown == 1 })
 	})
 }
 

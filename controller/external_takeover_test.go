@@ -47,7 +47,7 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(t.Context(), sized("old", 1)))
-				eventually(t, "it is reconciled", func() bool { return seen.count("old") > 0 })
+				natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("old") > 0 })
 				at := time.Now()
 				if created {
 					entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
@@ -60,11 +60,11 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 				<-api.read
 				api.Resources.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 				must(t, sites.Delete(t.Context(), "old"))
-				eventually(t, "the teardown waits", func() bool {
+				natstest.Eventually(t, "the teardown waits", func() bool {
 					return seen.with("old", OperationDelete) > 0 && c.Stats().Delayed > 0
 				})
 				close(api.goOn)
-				eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+				natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 				if n := len(api.Deleted); n > 0 {
 					t.Errorf("the disk that another one owns was deleted %d times", n)
 				}
@@ -79,16 +79,18 @@ func TestOneResourceThatCannotBeDeletedDoesNotKeepAnAPIAway(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), leaveDisks)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		w.run(w.c)
-		eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "it is reconciled", func() bool { return w.reconciled("home") })
 		w.cloud.Add(w.diskFor("home", ""))
 		w.listNow(1)
 		w.cloud.Failing("DELETE disks", http.StatusServiceUnavailable)
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "it is known that the fault is its own", func() bool { return w.c.Stats().Failures > 10 })
+		natstest.Eventually(t, "it is known that the fault is its own", func() bool {
+			return w.c.Stats().Failures > 10
+		})
 		if opened := w.c.Stats().BreakerOpened; opened > 3 {
 			t.Errorf("the breaker has opened %d times", opened)
 		}
 		w.cloud.Failing("DELETE disks", 0)
-		eventually(t, "it is torn down", func() bool { return w.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return w.c.Stats().TornDown == 1 })
 	})
 }

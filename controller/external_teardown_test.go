@@ -16,7 +16,9 @@ import (
 func (w *cloudWorld) listNow(resources int) {
 	w.t.Helper()
 	w.c.engine.Inside().APIs.Source("Disk").WantList(time.Now())
-	eventually(w.t, "the disks are listed", func() bool { return w.c.Stats().External["Disk"].Resources == resources })
+	natstest.Eventually(w.t, "the disks are listed", func() bool {
+		return w.c.Stats().External["Disk"].Resources == resources
+	})
 }
 
 func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.T) {
@@ -25,12 +27,12 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 		must(t, w.sites.Create(t.Context(), sized("old", 1)))
 		must(t, w.sites.Create(t.Context(), sized("new", 1)))
 		w.run(w.c)
-		eventually(t, "both are reconciled", func() bool { return w.reconciled("old") && w.reconciled("new") })
+		natstest.Eventually(t, "both are reconciled", func() bool { return w.reconciled("old") && w.reconciled("new") })
 		w.cloud.Add(w.diskFor("old", ""))
 		w.listNow(1)
 		w.cloud.Edit("old", func(d *cloudtest.Disk) { d.Owner = "new" })
 		must(t, w.sites.Delete(t.Context(), "old"))
-		eventually(t, "the old one is torn down", func() bool { return w.gone("old") })
+		natstest.Eventually(t, "the old one is torn down", func() bool { return w.gone("old") })
 		if w.cloud.Of("new") != "=1" {
 			t.Error("the disk of the other primary was deleted")
 		}
@@ -45,21 +47,23 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 		w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...),
 			OwnsExternal(external.Configure(things, withInterval(notInATest))))
 		w.run(w.c)
-		eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.Failing("POST disks", http.StatusInternalServerError)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
+		natstest.Eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 		things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
 		w.c.engine.Inside().APIs.Source("Thing").WantList(time.Now())
-		eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
+		natstest.Eventually(t, "the thing is known", func() bool {
+			return w.c.Stats().External["Thing"].Resources == 1
+		})
 		w.cloud.GoAway(false)
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
+		natstest.Eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
 		if w.gone("home") {
 			t.Error("forgotten, though nobody knows what came of the intent")
 		}
 		w.cloud.ComeBack()
-		eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
 	})
 }
 
@@ -72,17 +76,23 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 			OwnsExternal(external.Configure(things, withInterval(notInATest))))
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "it is reconciled", func() bool { return w.reconciled("home") && w.cloud.Of("home") == "=1" })
+		natstest.Eventually(t, "it is reconciled", func() bool {
+			return w.reconciled("home") && w.cloud.Of("home") == "=1"
+		})
 		w.listNow(1)
 		things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
 		w.c.engine.Inside().APIs.Source("Thing").WantList(time.Now())
-		eventually(t, "the thing is known", func() bool { return w.c.Stats().External["Thing"].Resources == 1 })
+		natstest.Eventually(t, "the thing is known", func() bool {
+			return w.c.Stats().External["Thing"].Resources == 1
+		})
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Async = true })
 		w.resize("home", 2)
-		eventually(t, "the operation is known", func() bool { return strings.Contains(w.intents("home"), "op-") })
+		natstest.Eventually(t, "the operation is known", func() bool {
+			return strings.Contains(w.intents("home"), "op-")
+		})
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
-		eventually(t, "the teardown does not end", func() bool {
+		natstest.Eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
+		natstest.Eventually(t, "the teardown does not end", func() bool {
 			return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 3
 		})
 		if w.gone("home") || w.cloud.Count() != 1 || w.cloud.Called("DELETE disks") > 0 {
@@ -121,9 +131,9 @@ func TestTeardownEndsWhereTheListsOfSeveralClientsTakeDifferentTimes(t *testing.
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "reconciled", func() bool { return seen.count("home") > 0 })
+		natstest.Eventually(t, "reconciled", func() bool { return seen.count("home") > 0 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
 		if n, m := len(one.Deleted), len(two.Deleted); n != 1 || m != 1 {
 			t.Errorf("deleted %d and %d times, want once each", n, m)
 		}
@@ -147,12 +157,12 @@ func TestTeardownEndsUnderALowRate(t *testing.T) {
 		}, WithResyncInterval(0))
 		must(t, w.sites.Create(t.Context(), sized("home", 0)))
 		w.run(w.c)
-		eventually(t, "reconciled", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "reconciled", func() bool { return w.reconciled("home") })
 		w.cloud.Add(w.diskFor("home", "left to the cascade"))
 		w.cloud.Add(w.diskFor("home", "and another"))
 		w.listNow(2)
 		must(t, w.sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown ends", func() bool { return w.c.Stats().TornDown == 1 })
 		if n := w.cloud.Count(); n > 0 {
 			t.Errorf("%d disks are left", n)
 		}

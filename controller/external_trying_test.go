@@ -15,10 +15,10 @@ import (
 func (w *cloudWorld) awayForKeys() *atomic.Int64 {
 	w.t.Helper()
 	w.run(w.c)
-	eventually(w.t, "it leads", func() bool { return w.c.Stats().Leading })
+	natstest.Eventually(w.t, "it leads", func() bool { return w.c.Stats().Leading })
 	status := w.cloud.Failing("GET find", http.StatusServiceUnavailable)
 	w.manySites(6)
-	eventually(w.t, "they wait", func() bool {
+	natstest.Eventually(w.t, "they wait", func() bool {
 		return w.away() && w.c.Stats().External["Disk"].Waiting >= 5
 	})
 	return status
@@ -38,7 +38,7 @@ func TestAnAPIIsBackThoughACallTakesLongerThanThePausesBetweenPolls(t *testing.T
 			}
 		})
 		status.Store(0)
-		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
+		natstest.Eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 	})
 }
 
@@ -53,6 +53,6 @@ func TestAnAPIIsBackThoughReconcilesDoSomethingElseFirst(t *testing.T) {
 		}, WithWorkers(4))
 		status := w.awayForKeys()
 		status.Store(0)
-		eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
+		natstest.Eventually(t, "all have their disks", func() bool { return w.cloud.Count() == 6 && !w.away() })
 	})
 }

@@ -25,7 +25,7 @@ func TestFailuresInARowAreAFewEventsAndErrorsInTheLog(t *testing.T) {
 		must(t, err)
 		w.run(logging{c, lines.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it has failed often", func() bool { return seen.count("home") > 130 })
+		natstest.Eventually(t, "it has failed often", func() bool { return seen.count("home") > 130 })
 		failed := told.with("ReconcileFailed")
 		if len(failed) != 8 {
 			t.Errorf("%d events for %d failures, want one for each doubling", len(failed), seen.count("home"))
@@ -68,7 +68,7 @@ func TestAFailureOfAnotherKindIsTold(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the other error is told", func() bool {
+		natstest.Eventually(t, "the other error is told", func() bool {
 			failed := told.with("ReconcileFailed")
 			return len(failed) >= 5 && strings.Contains(failed[4].message, "not allowed")
 		})
@@ -89,7 +89,7 @@ func TestWhatFailsBesidesANameIsTold(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "an event tells of the other error", func() bool {
+		natstest.Eventually(t, "an event tells of the other error", func() bool {
 			failed := told.with("ReconcileFailed")
 			return len(failed) > 0 && strings.Contains(failed[0].message, "the database is away")
 		})
@@ -110,7 +110,7 @@ func TestAPanicIsAnEventWithoutItsStack(t *testing.T) {
 		must(t, err)
 		w.run(logging{c, lines.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "an event", func() bool { return len(told.with("Panicked")) == 1 })
+		natstest.Eventually(t, "an event", func() bool { return len(told.with("Panicked")) == 1 })
 		if one := told.with("Panicked")[0]; !strings.Contains(one.message, "panic: boom") ||
 			strings.Contains(one.message, "goroutine") || strings.Contains(one.message, ".go:") {
 			t.Errorf("the event says %q", one.message)
@@ -135,7 +135,7 @@ func TestWhatIsParkedHasNoTimeAtWhichItIsDue(t *testing.T) {
 		must(t, err)
 		w.run(logging{c, lines.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "an event and a line in the log", func() bool {
+		natstest.Eventually(t, "an event and a line in the log", func() bool {
 			return len(told.with("Terminal")) == 1 && len(lines.with("Reconcile failed")) == 1
 		})
 		line := lines.with("Reconcile failed")[0]
@@ -163,9 +163,9 @@ func TestATeardownThatFailsIsTold(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "an event", func() bool { return len(told.with("ReconcileFailed")) > 0 })
+		natstest.Eventually(t, "an event", func() bool { return len(told.with("ReconcileFailed")) > 0 })
 		if one := told.with("ReconcileFailed")[0]; one.object != "home" || one.kind != "Site" {
 			t.Errorf("the event is about %q", one)
 		}
@@ -185,7 +185,7 @@ func TestAHealthyStartSaysWhenItHasSyncedAndThatItLeads(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil), WithWorkers(3))
 		must(t, err)
 		w.run(logging{c, lines.logger()})
-		eventually(t, "all are reconciled", func() bool { return c.Stats().Reconciles == 3 })
+		natstest.Eventually(t, "all are reconciled", func() bool { return c.Stats().Reconciles == 3 })
 		synced, leading := lines.with("Caches synced"), lines.with("Leading")
 		if len(synced) != 1 || len(leading) != 1 {
 			t.Fatalf("synced %v, leading %v; want one line each", synced, leading)

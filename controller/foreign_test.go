@@ -123,7 +123,7 @@ func TestForeignTextIsNeverShownRaw(t *testing.T) {
 		for key := range documents {
 			eventuallyReason(t, sites, key, entity.ReasonInvalid)
 		}
-		eventually(t, "all keys are counted, and swept", func() bool {
+		natstest.Eventually(t, "all keys are counted, and swept", func() bool {
 			return c.Stats().Malformed >= uint64(len(keys)) && c.Stats().Sweeps > 3
 		})
 		for _, line := range log.lines() {
@@ -219,7 +219,7 @@ func TestAKeyThatStaysInvalidIsReportedOnce(t *testing.T) {
 		if writes != 4 {
 			t.Errorf("%d writes of the record in %v, want one each second", writes, time.Since(began))
 		}
-		eventually(t, "all that came is counted", func() bool {
+		natstest.Eventually(t, "all that came is counted", func() bool {
 			s := c.Stats()
 			return s.Invalid >= 30 && s.Malformed >= 30
 		})
@@ -236,7 +236,9 @@ func TestAKeyThatStaysInvalidIsReportedOnce(t *testing.T) {
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		w.put("sites", "home", `{`)
 		eventuallyReason(t, sites, "home", entity.ReasonInvalid)
-		eventually(t, "it is invalid once more, which is news", func() bool { return log.count("Invalid document") == 2 })
+		natstest.Eventually(t, "it is invalid once more, which is news", func() bool {
+			return log.count("Invalid document") == 2
+		})
 	})
 }
 
@@ -258,7 +260,9 @@ func TestManyInvalidKeysAreFewLines(t *testing.T) {
 		must(t, err)
 		<-w.js.PublishAsyncComplete()
 		w.run(log.of(c))
-		eventually(t, "all are counted", func() bool { return c.Stats().Invalid >= many && c.Stats().Malformed >= many })
+		natstest.Eventually(t, "all are counted", func() bool {
+			return c.Stats().Invalid >= many && c.Stats().Malformed >= many
+		})
 		n := log.count("Invalid document") + log.count("Malformed key")
 		if n < foreign.LinesAtOnce || n > foreign.LinesAtOnce+foreign.LinesPerSecond {
 			t.Errorf("%d lines, want %d", n, foreign.LinesAtOnce)
@@ -283,7 +287,7 @@ func TestTheLoggerOfAReconcileIsClean(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is logged", func() bool { return own.count("Reading") == 1 })
+		natstest.Eventually(t, "it is logged", func() bool { return own.count("Reading") == 1 })
 		for _, line := range own.lines() {
 			wantClean(t, "a line", line, mostOfLine)
 		}

@@ -45,7 +45,7 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 		}), Owns(pages), WithWorkers(4), WithLeaseTiming(longLease))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		began := time.Now()
 		for i := range full {
 			must(t, sites.Create(t.Context(), newSite(fmt.Sprint("full-", i), "")))
@@ -59,7 +59,7 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the others took %v", took)
 		}
-		eventually(t, "all others were refused", func() bool { return refused.Load() >= full })
+		natstest.Eventually(t, "all others were refused", func() bool { return refused.Load() >= full })
 		w.limitBytes("pages", -1)
 		for i := range full {
 			eventuallyReason(t, sites, fmt.Sprint("full-", i), entity.ReasonSynced)
@@ -75,7 +75,7 @@ func TestAStatusBucketThatTakesNoRecordIsDegraded(t *testing.T) {
 		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(longLease))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		stream, err := w.js.Stream(t.Context(), "KV_sites-status")
 		must(t, err)
 		cfg := stream.CachedInfo().Config
@@ -83,7 +83,7 @@ func TestAStatusBucketThatTakesNoRecordIsDegraded(t *testing.T) {
 		_, err = w.js.UpdateStream(t.Context(), cfg)
 		must(t, err)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "records are degraded", func() bool {
+		natstest.Eventually(t, "records are degraded", func() bool {
 			for _, reason := range c.Stats().Degraded {
 				if errors.Is(reason, entity.ErrRefused) && strings.Contains(reason.Error(), "max_msg_size") {
 					return true
@@ -95,7 +95,7 @@ func TestAStatusBucketThatTakesNoRecordIsDegraded(t *testing.T) {
 		_, err = w.js.UpdateStream(t.Context(), cfg)
 		must(t, err)
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 	})
 }
 
@@ -112,7 +112,7 @@ func TestAFullStatusBucketIsDegraded(t *testing.T) {
 		eventuallyReason(t, sites, "before", entity.ReasonSynced)
 		w.limitBytes("sites-status", 10)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "records are degraded", func() bool {
+		natstest.Eventually(t, "records are degraded", func() bool {
 			for _, reason := range c.Stats().Degraded {
 				if errors.Is(reason, entity.ErrFull) && strings.Contains(reason.Error(), "max_bytes") {
 					return true
@@ -125,6 +125,6 @@ func TestAFullStatusBucketIsDegraded(t *testing.T) {
 		}
 		w.limitBytes("sites-status", -1)
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 	})
 }

@@ -2,22 +2,12 @@ package controller
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
 )
-
-func within(t *testing.T, what string, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
-	}
-}
 
 // kubeInformer is client-go's fake of an API server that has ConfigMaps, and an informer that runs over it. What is
 // added between the informer's list and its watch makes this fake ask for another list, which comes a second later.

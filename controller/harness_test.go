@@ -108,20 +108,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen before it fails; it says nothing about how fast it should
-// be.
-const patience = 30 * time.Second
-
-// eventually is natstest.Eventually.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	natstest.Eventually(t, what, holds)
-}
-
 // isHealthy waits until nothing is degraded. A watch that has heard nothing for a second is, until it hears again.
 func isHealthy[T entity.IEntity](t *testing.T, c *Controller[T]) {
 	t.Helper()
-	eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // calls records what a reconciler was called with.

@@ -46,7 +46,7 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 		}))
 		must(t, err)
 		w.run(slowLog{c})
-		eventually(t, "it runs", func() bool { return c.Stats().Sweeps > 0 })
+		natstest.Eventually(t, "it runs", func() bool { return c.Stats().Sweeps > 0 })
 		for range 200 {
 			var both sync.WaitGroup
 			for _, bucket := range []string{"pages", "pages-status"} {
@@ -62,7 +62,7 @@ func TestReportsOfHealthComeInOrder(t *testing.T) {
 		}
 		last := errors.New("the last")
 		pages.hooks.Error("pages", last)
-		eventually(t, "the last is told", func() bool {
+		natstest.Eventually(t, "the last is told", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(told) > 0 && errors.Is(told[len(told)-1], last)

@@ -19,7 +19,7 @@ func TestTheCallbackForSourcesMayUseTheClient(t *testing.T) {
 		}))
 		must(t, err)
 		r := w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		go sites.Close()
 		if err := receive(t, "the news", told); err == nil {
 			t.Error("told of no error")

@@ -35,7 +35,7 @@ func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 		}), WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it works", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 		writer, began := w.away().js.Conn(), time.Now()
 		for n := range changes {
 			must(t, writer.Publish("$KV.sites.hot", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n+1)))
@@ -49,7 +49,7 @@ func TestAHotKeyDoesNotSlowTheOthers(t *testing.T) {
 				}
 			}
 		}
-		eventually(t, "the hot key's last state is reconciled", func() bool { return hot.Load() == changes })
+		natstest.Eventually(t, "the hot key's last state is reconciled", func() bool { return hot.Load() == changes })
 		if n, most := hots.Load(), int64(time.Since(began)/takes); n < most/2 || n > most {
 			t.Errorf("%d changes made %d reconciles of %v, want at most %d and not many fewer", changes, n, takes, most)
 		}

@@ -29,7 +29,7 @@ func besidesOf(t *testing.T, sites int) *besides {
 	m := w.massed()
 	w.make(m.sites, sites)
 	w.settled(m.c, m.sites, sites)
-	eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
+	natstest.Eventually(t, "it leads", func() bool { return m.c.Stats().Leading })
 	b := &besides{first: m.c.Instance()}
 	m.r.halt()
 	b.world = w.away()
@@ -48,7 +48,7 @@ func besidesOf(t *testing.T, sites int) *besides {
 	for i := range theirs {
 		must(t, others.Create(t.Context(), newSite(fmt.Sprintf("their-%d", i), "")))
 	}
-	eventually(t, "the second has its pages", func() bool { return count(t, b.pages) == sites+theirs })
+	natstest.Eventually(t, "the second has its pages", func() bool { return count(t, b.pages) == sites+theirs })
 	b.second = c
 	b.put("sites-status", "_nagi.instance", c.Instance())
 	return b
@@ -87,14 +87,14 @@ func TestAnIDThatIsAnothersStartsNothing(t *testing.T) {
 				before := b.revisions()
 				c := b.starts()
 				const degraded = "installation (bucket sites-status)"
-				eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
+				natstest.Eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
 				says(t, c.Stats().Degraded[degraded], b.first, b.second.Instance(),
 					"nats kv put sites-status _nagi.instance "+b.first)
 				if s := c.Stats(); s.Reconciles != 0 || s.Sweeps != 0 || b.revisions() != before {
 					t.Errorf("%d reconciles, %d sweeps, pages %s", s.Reconciles, s.Sweeps, b.revisions())
 				}
 				b.put("sites-status", "_nagi.instance", b.first)
-				eventually(t, "it leads and has swept", func() bool { return c.Stats().Sweeps > 2 })
+				natstest.Eventually(t, "it leads and has swept", func() bool { return c.Stats().Sweeps > 2 })
 				if b.revisions() != before || c.Instance() != b.first {
 					t.Errorf("pages %s, id %q", b.revisions(), c.Instance())
 				}
@@ -125,12 +125,12 @@ func TestObjectsOfAnotherStreamAreLeft(t *testing.T) {
 func (b *besides) leftAlone(c *Controller[*site], before string) {
 	b.t.Helper()
 	const degraded = "restore (bucket sites-status)"
-	eventually(b.t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
+	natstest.Eventually(b.t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
 	if reason := c.Stats().Degraded[degraded].Error(); !strings.Contains(reason, "of 9 one of another stream") {
 		b.t.Errorf("reason %q", reason)
 	}
 	sweeps := c.Stats().Sweeps
-	eventually(b.t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+	natstest.Eventually(b.t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
 	if now := b.revisions(); now != before {
 		b.t.Errorf("pages are\n%s, and were\n%s", now, before)
 	}

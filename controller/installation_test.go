@@ -24,7 +24,7 @@ func newOrphaned(t *testing.T) *orphaned {
 	m := w.massed()
 	w.make(m.sites, n)
 	w.settled(m.c, m.sites, n)
-	eventually(t, "each has its page", func() bool { return count(t, m.pages) == n })
+	natstest.Eventually(t, "each has its page", func() bool { return count(t, m.pages) == n })
 	id := m.c.Instance()
 	m.r.halt()
 	must(t, m.sites.Delete(t.Context(), siteName(0)))
@@ -45,7 +45,9 @@ func (o *orphaned) controller(opts ...Option) *Controller[*site] {
 // swept waits until what was left of the site that went is deleted, and nothing else.
 func (o *orphaned) swept(c *Controller[*site]) {
 	o.t.Helper()
-	eventually(o.t, "the page of the site that went is deleted", func() bool { return count(o.t, o.pages) == 4 })
+	natstest.Eventually(o.t, "the page of the site that went is deleted", func() bool {
+		return count(o.t, o.pages) == 4
+	})
 	if c.Instance() != o.id || o.instance() != o.id {
 		o.t.Errorf("the instance is %q, and %q in the bucket; want %q", c.Instance(), o.instance(), o.id)
 	}
@@ -59,7 +61,7 @@ func TestALostStatusBucketMakesNoNewInstallation(t *testing.T) {
 		c := o.controller()
 		o.run(c)
 		const degraded = "installation (bucket sites-status)"
-		eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
+		natstest.Eventually(t, "it is told", func() bool { return c.Stats().Degraded[degraded] != nil })
 		says(t, c.Stats().Degraded[degraded], o.id, "5 objects", "bucket pages",
 			"nats kv put sites-status _nagi.instance")
 		if s := c.Stats(); s.Leading || s.Reconciles != 0 || o.instance() != "" {
@@ -89,7 +91,7 @@ func TestAnInstallationBesideAnotherGetsAnIDOfItsOwn(t *testing.T) {
 		o.run(c)
 		must(t, o.sites.Create(t.Context(), newSite("own", "")))
 		eventuallyReason(t, o.sites, "own", entity.ReasonSynced)
-		eventually(t, "a sweep has ended", func() bool { return c.Stats().Sweeps > 0 })
+		natstest.Eventually(t, "a sweep has ended", func() bool { return c.Stats().Sweeps > 0 })
 		if n := count(t, o.pages); n != 6 || c.Stats().Foreign == 0 {
 			t.Errorf("%d pages, %d foreign encounters", n, c.Stats().Foreign)
 		}

@@ -28,7 +28,7 @@ func TestAnUndecodableDocumentNeitherStopsOthersNorCountsAsDeleted(t *testing.T)
 		c, sites, _ := w.runningSites(&seen, Owns(pages))
 		ctx := t.Context()
 		must(t, pages.Create(ctx, w.ownedPage("page", "home")))
-		eventually(t, "its secondary", func() bool { return seen.count("home") == 2 })
+		natstest.Eventually(t, "its secondary", func() bool { return seen.count("home") == 2 })
 		w.put("sites", "home", `{"spec":{"title":`)
 		w.put("sites", "never-good", `{"spec":[]}`)
 		eventuallyReason(t, sites, "home", entity.ReasonInvalid)
@@ -40,7 +40,7 @@ func TestAnUndecodableDocumentNeitherStopsOthersNorCountsAsDeleted(t *testing.T)
 			t.Errorf("condition %+v, an anchor: %v; want a message, and the anchor kept", condition, record.Anchor())
 		}
 		must(t, sites.Patch(ctx, "away", []byte(`{"spec":{"title":"two"}}`)))
-		eventually(t, "others go on", func() bool { return seen.count("away") == 2 })
+		natstest.Eventually(t, "others go on", func() bool { return seen.count("away") == 2 })
 		for _, key := range []string{"home", "never-good"} {
 			c.Enqueue(key, OperationManual)
 		}
@@ -76,12 +76,12 @@ func TestAnInvalidDocumentStaysOneOverARestart(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		eventuallyReason(t, sites, "home", entity.ReasonInvalid)
-		eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 && again.count("away") > 2 })
+		natstest.Eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 && again.count("away") > 2 })
 		if again.count("home") != 0 || !exists(t, pages, "page") {
 			t.Errorf("reconciled for %v, its page is there: %v", again.of("home"), exists(t, pages, "page"))
 		}
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "a delete is one, also of an invalid document", func() bool {
+		natstest.Eventually(t, "a delete is one, also of an invalid document", func() bool {
 			return c.Stats().TornDown == 1 && !exists(t, pages, "page")
 		})
 	})
@@ -94,11 +94,11 @@ func TestAnUndecodableSecondaryStopsNothing(t *testing.T) {
 		var seen calls
 		_, _, _ = w.runningSites(&seen, Owns(pages))
 		must(t, pages.Create(t.Context(), w.ownedPage("page", "home")))
-		eventually(t, "its owner", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "its owner", func() bool { return seen.with("home", OperationSecondary) == 1 })
 		w.put("pages", "page", `{"spec":`)
 		w.put("pages", "other", `{"spec":`)
 		must(t, pages.Create(t.Context(), w.ownedPage("last", "away")))
-		eventually(t, "others go on", func() bool { return seen.with("away", OperationSecondary) == 1 })
+		natstest.Eventually(t, "others go on", func() bool { return seen.with("away", OperationSecondary) == 1 })
 		owned, err := pages.Lister().OwnedBy("Site", "home")
 		must(t, err)
 		if len(owned) != 1 || seen.with("home", OperationSecondary) != 1 {
@@ -120,19 +120,21 @@ func TestAMalformedKeyIsReportedAndDone(t *testing.T) {
 		// the second one is easily taken for what is meant by shop.home
 		for i, key := range []string{"nodot", "shop/home"} {
 			w.put("sites", key, `{"spec":{}}`)
-			eventually(t, fmt.Sprintf("%q is reported", key), func() bool { return c.Stats().Malformed == uint64(i+1) })
+			natstest.Eventually(t, fmt.Sprintf("%q is reported", key), func() bool {
+				return c.Stats().Malformed == uint64(i+1)
+			})
 		}
 		w.put("sites", "shop.home", `{"spec":{}}`)
-		eventually(t, "others go on", func() bool { return seen.count("shop/home") == 1 })
+		natstest.Eventually(t, "others go on", func() bool { return seen.count("shop/home") == 1 })
 		must(t, w.kv("sites").Delete(t.Context(), "nodot"))
 		w.put("sites", "shop.last", `{"spec":{}}`)
-		eventually(t, "and after its delete", func() bool { return seen.count("shop/last") == 1 })
+		natstest.Eventually(t, "and after its delete", func() bool { return seen.count("shop/last") == 1 })
 		idle(t, c)
 		if s := c.Stats(); s.Reconciles != 2 || s.Failing != 0 || s.Delayed != 0 {
 			t.Errorf("%d reconciles, %d failing, %d delayed; want 2, 0, 0", s.Reconciles, s.Failing, s.Delayed)
 		}
 		must(t, sites.Delete(t.Context(), "shop/home"))
-		eventually(t, "its delete is one, although the malformed key is still there", func() bool {
+		natstest.Eventually(t, "its delete is one, although the malformed key is still there", func() bool {
 			return c.Stats().TornDown == 1
 		})
 	})
@@ -150,11 +152,15 @@ func TestAKeyThatNoPrimaryCanHaveIsReportedAndDone(t *testing.T) {
 			return malformed, nil
 		}))
 		must(t, pages.Create(t.Context(), named("page")))
-		eventually(t, "what a mapper returns", func() bool { return c.Stats().Malformed == uint64(len(malformed)) })
+		natstest.Eventually(t, "what a mapper returns", func() bool {
+			return c.Stats().Malformed == uint64(len(malformed))
+		})
 		for _, key := range malformed {
 			c.Enqueue(key, OperationManual)
 		}
-		eventually(t, "what is enqueued", func() bool { return c.Stats().Malformed == uint64(2*len(malformed)) })
+		natstest.Eventually(t, "what is enqueued", func() bool {
+			return c.Stats().Malformed == uint64(2*len(malformed))
+		})
 		idle(t, c)
 		if s := c.Stats(); s.Reconciles != 2 || s.Failing != 0 {
 			t.Errorf("%d reconciles, %d failing; want the two of the sites, and none", s.Reconciles, s.Failing)

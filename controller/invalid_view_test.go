@@ -91,7 +91,7 @@ func TestAMendedDocumentIsReconciledWhateverPredicatesSay(t *testing.T) {
 			eventuallyReason(t, sites, "home", entity.ReasonInvalid)
 			want := fmt.Sprint(n)
 			w.put("sites", "home", fmt.Sprintf(`{"spec":{"title":%q}}`, want))
-			eventually(t, "the mended document is reconciled", func() bool { return title.Load() == want })
+			natstest.Eventually(t, "the mended document is reconciled", func() bool { return title.Load() == want })
 		}
 	})
 }
@@ -111,14 +111,16 @@ func TestAParkedKeyWakesInARecreatedStream(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "bad")))
-		eventually(t, "it is parked", func() bool { return c.Stats().Parked == 1 })
+		natstest.Eventually(t, "it is parked", func() bool { return c.Stats().Parked == 1 })
 		stream, err := w.js.Stream(t.Context(), "KV_sites")
 		must(t, err)
 		must(t, w.js.DeleteStream(t.Context(), "KV_sites"))
 		_, err = w.js.CreateStream(t.Context(), stream.CachedInfo().Config)
 		must(t, err)
 		w.put("sites", "home", `{"spec":{"title":"good"}}`)
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Parked == 0 && seen.count("home") > 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool {
+			return c.Stats().Parked == 0 && seen.count("home") > 1
+		})
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 	})
 }
@@ -132,14 +134,14 @@ func TestAClosedClientIsReportedAndChangesNothing(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
 		before := c.engine.Inside().Primary.Stream()
 		sites.Close()
 		if now := c.engine.Inside().Primary.Stream(); now.Created != before.Created || now.Highest != before.Highest ||
 			!c.engine.Inside().Primary.Exists("home") {
 			t.Errorf("the stream was %+v and is %+v", before, now)
 		}
-		eventually(t, "it is reported", func() bool {
+		natstest.Eventually(t, "it is reported", func() bool {
 			for _, err := range c.Stats().Degraded {
 				if strings.Contains(err.Error(), "closed") {
 					return true
@@ -160,9 +162,13 @@ func TestManyInvalidDocumentsCostNoMoreEachThanFew(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		w.putMany(n, keyNumber, func(int) string { return `{}` })
-		eventually(t, "all were good once", func() bool { return len(sites.Informer().GetStore().ListKeys()) == n })
+		natstest.Eventually(t, "all were good once", func() bool {
+			return len(sites.Informer().GetStore().ListKeys()) == n
+		})
 		w.putMany(n, keyNumber, func(int) string { return `{"spec":` })
-		eventually(t, "all are known to be invalid", func() bool { return sites.Informer().Status().Invalid == n })
+		natstest.Eventually(t, "all are known to be invalid", func() bool {
+			return sites.Informer().Status().Invalid == n
+		})
 		idle(t, c)
 		before := allocated()
 		for i := range n {

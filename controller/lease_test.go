@@ -28,12 +28,12 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 			must(t, err)
 			r[i] = w.run(c[i])
 			if i == 0 {
-				eventually(t, "the first leads", func() bool { return c[0].Stats().Leading })
+				natstest.Eventually(t, "the first leads", func() bool { return c[0].Stats().Leading })
 			}
 		}
 		w.make(sites[0], 5)
 		w.settled(c[0], sites[0], 5)
-		eventually(t, "the second is warm", func() bool {
+		natstest.Eventually(t, "the second is warm", func() bool {
 			all, err := sites[1].Lister().List(nil)
 			return err == nil && len(all) == 5
 		})
@@ -47,7 +47,7 @@ func TestTheSecondReplicaWaitsWarmAndTakesOver(t *testing.T) {
 			t.Error("the second does not lead")
 		}
 		must(t, sites[1].Create(ctx, newSite("after", "")))
-		eventually(t, "the second works", func() bool { return seen[1].count("after") > 0 })
+		natstest.Eventually(t, "the second works", func() bool { return seen[1].count("after") > 0 })
 		if seen[0].count("after") > 0 {
 			t.Error("the first reconciled after its end")
 		}
@@ -89,7 +89,7 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		}), timing)
 		must(t, err)
 		w.run(first)
-		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		sites := w.sites()
 		var seen calls
 		second, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
@@ -108,7 +108,7 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		if took := time.Since(cut); took > 3100*time.Millisecond || took < 3*time.Second {
 			t.Errorf("it was cancelled after %v, want the deadline and less than a pause", took)
 		}
-		eventually(t, "the second works on what the first left", func() bool { return seen.count("slow") > 0 })
+		natstest.Eventually(t, "the second works on what the first left", func() bool { return seen.count("slow") > 0 })
 		if took := time.Since(cut); took < 7900*time.Millisecond || took > 8440*time.Millisecond {
 			t.Errorf("the second took over after %v, want 8 s and at most two pauses", took)
 		}
@@ -118,17 +118,20 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		if first.Stats().Leading {
 			t.Error("the first still leads")
 		}
-		eventually(t, "the first reports it", degradedNow(first, "lease"))
+		natstest.Eventually(t, "the first reports it", degradedNow(first, "lease"))
 
 		proxy.Resume()
-		eventually(t, "the first is healthy again", func() bool { return len(first.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "the first is healthy again", func() bool { return len(first.Stats().Degraded) == 0 })
 		if first.Stats().Leading || !second.Stats().Leading {
 			t.Error("the first took the lease back")
 		}
 		r.halt()
-		eventually(t, "the first leads again", func() bool { s := first.Stats(); return s.Leading && s.Terms > 1 })
+		natstest.Eventually(t, "the first leads again", func() bool {
+			s := first.Stats()
+			return s.Leading && s.Terms > 1
+		})
 		must(t, sites.Create(ctx, newSite("later", "")))
-		eventually(t, "and works", func() bool { return !noRecord(t, sites, "later")() })
+		natstest.Eventually(t, "and works", func() bool { return !noRecord(t, sites, "later")() })
 		if both.Load() > 0 {
 			t.Error("both worked at once")
 		}
@@ -162,21 +165,21 @@ func TestTheBrakeTrustsDeletesThatTheStandbySaw(t *testing.T) {
 		}), WithLeaseTiming(longLease))
 		must(t, err)
 		w.run(next)
-		eventually(t, "the standby is warm", func() bool {
+		natstest.Eventually(t, "the standby is warm", func() bool {
 			all, err := standby.Lister().List(nil)
 			return err == nil && len(all) == many
 		})
 		for i := range many {
 			must(t, sites.Delete(ctx, siteName(i)))
 		}
-		eventually(t, "the standby saw it", func() bool { return remembers(next)["vanishings"] == many })
+		natstest.Eventually(t, "the standby saw it", func() bool { return remembers(next)["vanishings"] == many })
 		r.halt()
 		time.Sleep(10 * time.Second) // longer than the brake takes to decide
 		if n := next.Stats().Reconciles; n < 9*many {
 			t.Errorf("it works on them: %d reconciles", n)
 		}
 		finish.Store(true)
-		eventually(t, "it finishes all", func() bool { return next.Stats().TornDown == many })
+		natstest.Eventually(t, "it finishes all", func() bool { return next.Stats().TornDown == many })
 		if n := next.Stats().BrakeEngaged; n != 0 {
 			t.Errorf("the brake engaged %d times", n)
 		}

@@ -53,7 +53,7 @@ func (o *once) all() (keys, total int) {
 // eventuallyGrows waits for a count.
 func eventuallyGrows(t *testing.T, what string, want int, count func() int) {
 	t.Helper()
-	eventually(t, what, func() bool { return count() >= want })
+	natstest.Eventually(t, what, func() bool { return count() >= want })
 }
 
 // TestManyKeysEnqueuedAtOnceAreEachReconciledOnce, and again when they are enqueued again. They leave nothing behind.
@@ -67,7 +67,7 @@ func TestManyKeysEnqueuedAtOnceAreEachReconciledOnce(t *testing.T) {
 		}), WithoutTeardown(), WithWorkers(8), WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it works", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 		round := func() int64 {
 			t.Helper()
 			current.Store(newOnce())
@@ -115,7 +115,7 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 		}
 		eventuallyGrows(t, "keys torn down", keys, func() int { return int(c.Stats().TornDown) })
 		idle(t, c)
-		eventually(t, "the caches are empty", func() bool {
+		natstest.Eventually(t, "the caches are empty", func() bool {
 			return len(sites.Informer().GetStore().ListKeys()) == 0 && len(sites.Records().Keys()) == 0
 		})
 		r.halt() // so that its state can be read
@@ -185,14 +185,16 @@ func TestASlowReconcilerBlocksNeitherItsCacheNorOthers(t *testing.T) {
 				return n == keys
 			}
 		}
-		eventually(t, "the other controller saw the last state of every key", sawLast(quick))
-		eventually(t, "the slow one's queue knows every key", func() bool { return first.Stats().Ready[0] == keys+1 })
+		natstest.Eventually(t, "the other controller saw the last state of every key", sawLast(quick))
+		natstest.Eventually(t, "the slow one's queue knows every key", func() bool {
+			return first.Stats().Ready[0] == keys+1
+		})
 		if first.Stats().Running != 1 {
 			t.Errorf("%d run, want the one that is held", first.Stats().Running)
 		}
 		open.Store(true)
 		g.leave <- nil
-		eventually(t, "the slow one saw the last state of every key", sawLast(slow))
+		natstest.Eventually(t, "the slow one saw the last state of every key", sawLast(slow))
 		idle(t, first)
 		if n := first.Stats().Reconciles; n != keys+2 {
 			t.Errorf("%d reconciles for %d keys that changed %d times while one was held, and two: want one each", n, keys,
@@ -214,7 +216,7 @@ func TestDebounceWaitsForQuietAndNeverLongerThanMax(t *testing.T) {
 		}), WithDebounce(quiet, most), WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it works", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 		for _, test := range []struct {
 			changes int // a hair less than quiet apart
 			waits   time.Duration

@@ -79,7 +79,7 @@ func TestLoggerOfAReconcileTellsWhatItIsFor(t *testing.T) {
 		w.run(logging{c, lines.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		must(t, pages.Create(t.Context(), newSite("page", "one")))
-		eventually(t, "two reconciles and a mapping are logged", func() bool {
+		natstest.Eventually(t, "two reconciles and a mapping are logged", func() bool {
 			return len(lines.with("Reconciling")) == 2 && len(lines.with("Mapping")) == 1
 		})
 		ids := map[any]bool{}
@@ -138,7 +138,7 @@ func TestOnlyTheContextsLoggerIsTheReconciles(t *testing.T) {
 		must(t, err)
 		w.run(withAnotherLogger{logging{c, lines.logger()}, others.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 2 })
+		natstest.Eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 2 })
 		if got := others.with("Reconciling"); len(got) != 1 || got[0]["key"] != nil || got[0]["controller"] != nil {
 			t.Errorf("the user's own logger logs %v", got)
 		}
@@ -168,7 +168,7 @@ func TestLogConstructorReplacesTheLogger(t *testing.T) {
 		must(t, err)
 		w.run(logging{c, lines.logger().WithValues("process", "p1")})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 1 })
+		natstest.Eventually(t, "a reconcile is logged", func() bool { return len(lines.with("Reconciling")) == 1 })
 		line := lines.with("Reconciling")[0]
 		if line["process"] != "p1" || line["controller"] != "web" || line["kind"] != "Site" ||
 			line["tenant"] != "t-home" || line["reconcileID"] != nil {
@@ -199,7 +199,9 @@ func TestPanicOfACallbackIsLoggedWithItsStack(t *testing.T) {
 		w.run(logging{c, lines.logger()})
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		delayed(t, c, 1)
-		eventually(t, "three panics are logged", func() bool { return len(lines.with("Callback panicked")) == 3 })
+		natstest.Eventually(t, "three panics are logged", func() bool {
+			return len(lines.with("Callback panicked")) == 3
+		})
 		told := map[any]bool{}
 		for _, line := range lines.with("Callback panicked") {
 			if text, _ := line["error"].(string); !strings.Contains(text, "log_test.go") {

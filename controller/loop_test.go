@@ -23,7 +23,7 @@ var errUnwell = errors.New("the world is unwell")
 // idle waits until no key is ready, in progress or delayed. What was told to the queue before is then done with.
 func idle(t *testing.T, c *Controller[*site]) {
 	t.Helper()
-	eventually(t, "nothing is ready, in progress or delayed", func() bool {
+	natstest.Eventually(t, "nothing is ready, in progress or delayed", func() bool {
 		n := c.engine.Inside().Queue.Counts()
 		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0 && n.Delayed == 0
 	})
@@ -32,7 +32,7 @@ func idle(t *testing.T, c *Controller[*site]) {
 // pending waits until the next run of a key, which is held back, has all these reasons and no others.
 func pending(t *testing.T, c *Controller[*site], key string, ops ...Operation) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%q is due with %v", key, operation.Of(ops...)), func() bool {
+	natstest.Eventually(t, fmt.Sprintf("%q is due with %v", key, operation.Of(ops...)), func() bool {
 		return c.engine.Inside().Queue.Pending(key).Public() == operation.Of(ops...)
 	})
 }
@@ -149,7 +149,7 @@ func TestHundredWorkersNeverReconcileOneKeyTwiceAtOnce(t *testing.T) {
 			})
 		}
 		writers.Wait()
-		eventually(t, "the last reconcile of each key saw its last state", func() bool {
+		natstest.Eventually(t, "the last reconcile of each key saw its last state", func() bool {
 			for i := range keys {
 				if latest[i].Load() != int64(rounds) {
 					return false
@@ -305,7 +305,7 @@ func TestKeysEnqueuedBeforeRunAreReconciled(t *testing.T) {
 		c.Enqueue("home", OperationManual)
 		c.EnqueueAfter("away", OperationExternal, time.Millisecond)
 		w.run(c)
-		eventually(t, "what was asked for before Run happens", func() bool {
+		natstest.Eventually(t, "what was asked for before Run happens", func() bool {
 			return seen.with("home", OperationManual) == 1 && seen.with("away", OperationExternal) == 1
 		})
 	})
@@ -324,7 +324,7 @@ func TestMalformedKeyIsForgottenAndOthersGoOn(t *testing.T) {
 			c.Enqueue(key, OperationManual)
 		}
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "another key", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "another key", func() bool { return seen.count("home") == 1 })
 		idle(t, c)
 		for _, key := range malformed {
 			if seen.count(key) != 0 {
@@ -362,14 +362,14 @@ func TestReconcileAllOnReachesEveryPrimaryWithEachTrigger(t *testing.T) {
 				return true
 			}
 		}
-		eventually(t, "all are reconciled", each(0))
+		natstest.Eventually(t, "all are reconciled", each(0))
 		first <- struct{}{}
-		eventually(t, "all are reconciled on the first trigger", each(1))
+		natstest.Eventually(t, "all are reconciled on the first trigger", each(1))
 		second <- struct{}{}
-		eventually(t, "all are reconciled on the second", each(2))
+		natstest.Eventually(t, "all are reconciled on the second", each(2))
 		close(first)
 		second <- struct{}{}
-		eventually(t, "a trigger works after another was closed", each(3))
+		natstest.Eventually(t, "a trigger works after another was closed", each(3))
 		idle(t, c)
 		if !each(3)() {
 			t.Errorf("a closed channel triggers: %v", seen.of("a"))

@@ -41,12 +41,12 @@ func TestMapperErrorsAreRetriedAndTheEventIsNotLost(t *testing.T) {
 				ctx := t.Context()
 				// The delete is the only event that is left of this page, and its object is gone from the cache.
 				must(t, pages.Create(ctx, newSite("page", "home")))
-				eventually(t, "it is known", func() bool { return failed.Load() > 0 })
+				natstest.Eventually(t, "it is known", func() bool { return failed.Load() > 0 })
 				must(t, pages.Delete(ctx, "page"))
 				m := configMap("settings", "one")
 				k.Add(m)
 				k.FakeControllerSource.Delete(m.DeepCopy())
-				eventually(t, "the mappers have failed for every event, and again", func() bool {
+				natstest.Eventually(t, "the mappers have failed for every event, and again", func() bool {
 					return failed.Load() >= 12
 				})
 				if n := seen.count("home") + seen.count("away"); n != 2 {
@@ -56,7 +56,7 @@ func TestMapperErrorsAreRetriedAndTheEventIsNotLost(t *testing.T) {
 					t.Error("no error of a mapper is counted")
 				}
 				ill.Store(false)
-				eventually(t, "all events arrive", func() bool {
+				natstest.Eventually(t, "all events arrive", func() bool {
 					return seen.with("home", OperationTertiary) >= 1 && seen.with("away", OperationTertiary) >= 1
 				})
 			})
@@ -85,19 +85,19 @@ func TestMapperOnUpdateSeesOldAndNewOwnersAndKeysAreEnqueuedOnce(t *testing.T) {
 		}
 		ctx := t.Context()
 		must(t, pages.Create(ctx, newSite("page", "home")))
-		eventually(t, "created", times(1, 0))
+		natstest.Eventually(t, "created", times(1, 0))
 		must(t, pages.Patch(ctx, "page", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "updated and still home's", times(2, 0))
+		natstest.Eventually(t, "updated and still home's", times(2, 0))
 		must(t, pages.Patch(ctx, "page", []byte(`{"spec":{"title":"away"}}`)))
-		eventually(t, "moved: both", times(3, 1))
+		natstest.Eventually(t, "moved: both", times(3, 1))
 		m := configMap("settings", "one")
 		m.Labels = map[string]string{"site": "home"}
 		k.Add(m)
-		eventually(t, "created", times(4, 1))
+		natstest.Eventually(t, "created", times(4, 1))
 		m = m.DeepCopy()
 		m.Labels["site"] = "away"
 		k.Modify(m)
-		eventually(t, "moved: both", times(5, 2))
+		natstest.Eventually(t, "moved: both", times(5, 2))
 	})
 }
 
@@ -118,9 +118,9 @@ func TestMapperThatHangsHoldsUpNeitherOthersNorTheStop(t *testing.T) {
 		must(t, pages.Create(t.Context(), named("page")))
 		receive(t, "the mapper hangs", entered)
 		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "primaries go on", func() bool { return seen.with("home", OperationPut) == 2 })
+		natstest.Eventually(t, "primaries go on", func() bool { return seen.with("home", OperationPut) == 2 })
 		must(t, routes.Create(t.Context(), newSite("route", "away")))
-		eventually(t, "other sources go on", func() bool { return seen.with("away", OperationTertiary) == 1 })
+		natstest.Eventually(t, "other sources go on", func() bool { return seen.with("away", OperationTertiary) == 1 })
 		r.halt()
 	})
 }

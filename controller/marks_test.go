@@ -39,7 +39,7 @@ func TestASecondaryInNATSThatLabelsAloneNameGoesWithItsOwner(t *testing.T) {
 				must(t, sites.Create(ctx, newSite("gone", "")))
 				eventuallyReason(t, sites, "gone", entity.ReasonSynced)
 				must(t, sites.Delete(ctx, "gone"))
-				eventually(t, "the orphan's owner is torn down", noRecord(t, sites, "gone"))
+				natstest.Eventually(t, "the orphan's owner is torn down", noRecord(t, sites, "gone"))
 				entity.SetOwner(foreign, "Site", key, "another-installation")
 				for _, p := range []*page{mine, orphan, foreign} {
 					must(t, pages.Create(ctx, withoutAnnotations(p)))
@@ -50,13 +50,13 @@ func TestASecondaryInNATSThatLabelsAloneNameGoesWithItsOwner(t *testing.T) {
 						return apierrors.IsNotFound(err)
 					}
 				}
-				eventually(t, "the orphan is swept", gone("orphan"))
+				natstest.Eventually(t, "the orphan is swept", gone("orphan"))
 				owned, err := pages.Lister().OwnedBy("Site", key)
 				if err != nil || len(owned) != 2 {
 					t.Errorf("it owns %v, %v; want its own and the other installation's", owned, err)
 				}
 				must(t, sites.Delete(ctx, key))
-				eventually(t, "it is torn down", noRecord(t, sites, key))
+				natstest.Eventually(t, "it is torn down", noRecord(t, sites, key))
 				if !gone("mine")() || gone("foreign")() {
 					t.Errorf("its own is gone: %v; another installation's is gone: %v", gone("mine")(), gone("foreign")())
 				}
@@ -80,9 +80,9 @@ func TestASecondaryThatLabelsAloneNameStaysWhereNothingTellsThatItsOwnerWasDelet
 		orphan := newPage("orphan", "")
 		c.SetOwner(orphan, "never-seen")
 		must(t, pages.Create(t.Context(), withoutAnnotations(orphan)))
-		eventually(t, "it is reported", func() bool { return c.Stats().NeverWas == 1 })
+		natstest.Eventually(t, "it is reported", func() bool { return c.Stats().NeverWas == 1 })
 		sweeps := c.Stats().Sweeps
-		eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+		natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
 		_, err = pages.Get(t.Context(), "orphan")
 		must(t, err)
 		if n := seen.count("never-seen"); n != 0 || c.Stats().BrakeEngaged != 0 {

@@ -85,17 +85,17 @@ func testNamespaces(t *testing.T, open, labels bool) {
 	eventuallyReason(t, sites, "ns2/site", entity.ReasonSynced)
 	must(t, writer.Publish("$KV.pages.ns1.page", ofNS1(c.Instance(), labels)))
 	must(t, writer.Flush())
-	eventually(t, "the page is in the cache", func() bool {
+	natstest.Eventually(t, "the page is in the cache", func() bool {
 		_, err := pages.Lister().Get("ns1/page")
 		return err == nil
 	})
 	own := w.ownedPageOf(c, "ns2/page", "ns2/site")
 	must(t, pages.Create(ctx, own))
-	eventually(t, "the page of its own namespace is told", func() bool {
+	natstest.Eventually(t, "the page of its own namespace is told", func() bool {
 		return seen.with("ns2/site", OperationSecondary) > 0
 	})
 	sweeps := c.Stats().Sweeps
-	eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+	natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
 	stats := c.Stats()
 	if crossing := stats.CrossNamespace == 1; crossing == open {
 		t.Errorf("%d objects cross namespaces", stats.CrossNamespace)
@@ -104,9 +104,9 @@ func testNamespaces(t *testing.T, open, labels bool) {
 		t.Error("its event was taken for one of ours")
 	}
 	must(t, sites.Delete(ctx, "ns2/site"))
-	eventually(t, "it is torn down", noRecord(t, sites, "ns2/site"))
+	natstest.Eventually(t, "it is torn down", noRecord(t, sites, "ns2/site"))
 	sweeps = c.Stats().Sweeps
-	eventually(t, "sweeps go by after the teardown", func() bool { return c.Stats().Sweeps > sweeps+3 })
+	natstest.Eventually(t, "sweeps go by after the teardown", func() bool { return c.Stats().Sweeps > sweeps+3 })
 	if exists(t, pages, "ns2/page") {
 		t.Error("the page of its own namespace is left")
 	}
@@ -148,7 +148,9 @@ func TestAPageOfAnotherNamespaceMakesNobodyDue(t *testing.T) {
 				must(t, writer.Publish("$KV.pages.ns1.page", ofNS1(c.Instance(), false)))
 				must(t, writer.Publish("$KV.pages.ns1.last",
 					[]byte(strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/site", 1))))
-				eventually(t, "the page after it is told", func() bool { return seen.with("ns1/site", OperationSecondary) > 0 })
+				natstest.Eventually(t, "the page after it is told", func() bool {
+					return seen.with("ns1/site", OperationSecondary) > 0
+				})
 				if told := seen.with("ns2/site", OperationSecondary) > 0; told != open {
 					t.Errorf("the site of ns2 was reconciled for the page of ns1: %v", told)
 				}
@@ -251,20 +253,20 @@ func TestAKubernetesObjectOfAnotherNamespaceIsNobodys(t *testing.T) {
 				c.SetOwner(own, "shop/home")
 				own.UID = "2"
 				k.Add(own)
-				eventually(t, "the object after it is told", func() bool {
+				natstest.Eventually(t, "the object after it is told", func() bool {
 					return seen.with("shop/home", OperationSecondary) > 0
 				})
 				if told := seen.with("away/home", OperationSecondary) > 0; told != open {
 					t.Errorf("the site of another namespace was reconciled for it: %v", told)
 				}
 				sweeps := c.Stats().Sweeps
-				eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+2 })
+				natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+2 })
 				if crosses := c.Stats().CrossNamespace == 1; crosses == open {
 					t.Errorf("%d objects cross namespaces", c.Stats().CrossNamespace)
 				}
 				for _, namespace := range []string{"shop", "away"} {
 					must(t, sites.Delete(t.Context(), namespace+"/home"))
-					eventually(t, "it is torn down", noRecord(t, sites, namespace+"/home"))
+					natstest.Eventually(t, "it is torn down", noRecord(t, sites, namespace+"/home"))
 				}
 				if k.has("own") || k.has("planted") == open {
 					t.Errorf("its own is there: %v; the planted one: %v", k.has("own"), k.has("planted"))
@@ -336,7 +338,7 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 		}
 		sweeps := func(c *Controller[*site]) {
 			before := c.Stats().Sweeps
-			eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > before+4 })
+			natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > before+4 })
 		}
 		c, r := start()
 		for name, policy := range map[string]string{"goes": "", "leaves": DeletionPolicyOrphan} {
@@ -350,7 +352,7 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 		sweeps(c)
 		for _, name := range []string{"goes", "leaves"} {
 			must(t, sites.Delete(ctx, "ns1/"+name))
-			eventually(t, "it is torn down", noRecord(t, sites, "ns1/"+name))
+			natstest.Eventually(t, "it is torn down", noRecord(t, sites, "ns1/"+name))
 		}
 		sweeps(c)
 		r.halt()
@@ -363,7 +365,7 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 			t.Error("what is in another namespace was deleted")
 		}
 		c, _ = start(WithOwnersInOtherNamespaces())
-		eventually(t, "what was owned is swept", func() bool { return !exists(t, pages, "ns2/goes") })
+		natstest.Eventually(t, "what was owned is swept", func() bool { return !exists(t, pages, "ns2/goes") })
 		sweeps(c)
 		if !exists(t, pages, "ns2/leaves") {
 			t.Error("what the deletion policy left was deleted")
@@ -389,12 +391,12 @@ func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 		must(t, sites.Create(t.Context(), was))
 		eventuallyReason(t, sites, "ns1/was", entity.ReasonSynced)
 		must(t, sites.Delete(t.Context(), "ns1/was"))
-		eventually(t, "it is torn down", noRecord(t, sites, "ns1/was"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "ns1/was"))
 		forged := strings.Replace(string(ofNS1(c.Instance(), false)), "ns2/site", "ns1/was", 1)
 		forged = strings.Replace(forged, `{"kumori`, `{"nagi/ownerrevision":"999@another","kumori`, 1)
 		forged = strings.Replace(forged, `{"nagi/ownerinst`, `{"nagi/ownerrevision":"999@another","nagi/ownerinst`, 1)
 		must(t, writer.Publish("$KV.pages.ns1.page", []byte(forged)))
-		eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
 		if reason := c.Stats().Brake.Reason; !strings.Contains(reason, `as "ns1/was"`) {
 			t.Errorf("it says %q", reason)
 		}

@@ -28,7 +28,7 @@ func TestAnEmptyInstanceIsNone(t *testing.T) {
 		c, err := New("sites", sites, (&calls{}).reconciler(nil))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		if c.Instance() == "" || c.Instance() != w.instance() {
 			t.Errorf("the instance is %q, and %q in the bucket", c.Instance(), w.instance())
 		}
@@ -46,18 +46,21 @@ func TestAClaimRemovedAtTheEndOfATermIsMadeInTheNext(t *testing.T) {
 		}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		before := w.instance()
 		if before == "" {
 			t.Fatal("no instance is kept")
 		}
 		relay.muteAnswers()
 		must(t, w.purge(t.Context(), "sites-status", "_nagi.instance"))
-		eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
 		ended := c.Stats().Terms // no term begins while no answer comes
 		relay.mute("")
-		eventually(t, "the next term begins", func() bool { s := c.Stats(); return s.Leading && s.Terms > ended })
-		eventually(t, "the instance is kept again", func() bool { return w.instance() != "" })
+		natstest.Eventually(t, "the next term begins", func() bool {
+			s := c.Stats()
+			return s.Leading && s.Terms > ended
+		})
+		natstest.Eventually(t, "the instance is kept again", func() bool { return w.instance() != "" })
 		if after := w.instance(); after != before || c.Instance() != before {
 			t.Errorf("the instance was %q; the bucket now has %q, the controller %q", before, after, c.Instance())
 		}

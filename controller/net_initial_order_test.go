@@ -45,7 +45,7 @@ func TestAChangedSecondaryGoesBeforeTheInitialList(t *testing.T) {
 			changed = siteName(many/2 + 1)
 		}
 		must(t, pages.Patch(ctx, changed, []byte(`{"spec":{"title":"changed"}}`)))
-		eventually(t, "the change is due", func() bool { return c.Stats().Ready[1] == 1 })
+		natstest.Eventually(t, "the change is due", func() bool { return c.Stats().Ready[1] == 1 })
 		unblock()
 		if next := receive(t, "another key is reconciled", order); next != changed {
 			t.Errorf("the next key is %q, want %q, whose page has changed", next, changed)

@@ -33,6 +33,8 @@ func TestAMapperSeesTheStatusOfTheInitialList(t *testing.T) {
 			}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "the mapper was shown the status", func() bool { return seen.with("home", OperationTertiary) > 0 })
+		natstest.Eventually(t, "the mapper was shown the status", func() bool {
+			return seen.with("home", OperationTertiary) > 0
+		})
 	})
 }

@@ -39,7 +39,7 @@ func TestAnIntentThatSomebodyElseChangedIsNotWrittenOver(t *testing.T) {
 		})
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
-		eventually(t, "the reconcile fails", func() bool {
+		natstest.Eventually(t, "the reconcile fails", func() bool {
 			for _, r := range told.all() {
 				if r.Err != nil && strings.Contains(r.Err.Error(), "somebody else has changed") {
 					return true
@@ -47,7 +47,7 @@ func TestAnIntentThatSomebodyElseChangedIsNotWrittenOver(t *testing.T) {
 			}
 			return false
 		})
-		eventually(t, "it is reconciled after all", func() bool { return w.reconciled("home") })
+		natstest.Eventually(t, "it is reconciled after all", func() bool { return w.reconciled("home") })
 		if n := w.cloud.CreatedFor("home"); n != 1 {
 			t.Errorf("%d disks were created, want one", n)
 		}

@@ -86,7 +86,9 @@ func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
 							}
 							must(t, sites.Create(ctx, newSite("home", "new")))
 							if test.cached {
-								eventually(t, "the cache knows", func() bool { return sites.Informer().Exists("home") })
+								natstest.Eventually(t, "the cache knows", func() bool {
+									return sites.Informer().Exists("home")
+								})
 								return
 							}
 							time.Sleep(absenceTrustedAtMost) // so that the leader's last answer is too old to be acted on
@@ -95,9 +97,9 @@ func TestADocumentPutBackAtTheVeryEndKeepsItsAnchor(t *testing.T) {
 					}
 				})
 				must(t, sites.Delete(ctx, "home"))
-				within(t, "the teardown has tried to end", teardown)
+				receive(t, "the teardown has tried to end", teardown)
 				relay.mute("")
-				eventually(t, "the new document is reconciled", func() bool {
+				natstest.Eventually(t, "the new document is reconciled", func() bool {
 					p, err := pages.Get(ctx, "home")
 					return err == nil && p.Spec.Title == "new"
 				})

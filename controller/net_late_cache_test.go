@@ -70,7 +70,7 @@ func TestACacheThatIsCutOffDoesNotStopReconciles(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "it is reconciled again", func() bool { return seen.count("home") > 1 })
+		natstest.Eventually(t, "it is reconciled again", func() bool { return seen.count("home") > 1 })
 		if _, shown, err := pages.Informer().GetStore().GetByKey("p"); shown || err != nil {
 			t.Error("the cache was not cut off: this test has lost its subject")
 		}

@@ -68,7 +68,7 @@ func TestALeaseTakenByAnotherEndsTheTerm(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		w.leaseTo("another", 5*time.Minute)
 		wantLost(t, home)
@@ -114,7 +114,7 @@ func TestALostTermWritesNothingMore(t *testing.T) {
 		c, err := New("sites", sites, (&calls{}).reconciler(nil), slowRenewal)
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		w.make(sites, 3)
 		w.settled(c, sites, 3)
 		kept := func() uint64 {
@@ -144,7 +144,7 @@ func TestALoserDoesNotLeadWhileItsOldReconcileRuns(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		w.leaseTo("another", 5*time.Minute)
 		wantLost(t, home)
@@ -174,7 +174,7 @@ func TestAReconcileThatNeverReturnsEndsRun(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(context.Background()) }()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 		lost := time.Now()
@@ -206,15 +206,15 @@ func TestAnOutageEndsNoRun(t *testing.T) {
 		for i := range 20 {
 			must(t, sites.Create(t.Context(), newSite(siteName(i), "")))
 		}
-		eventually(t, "they churn", func() bool { return attempts.Load() > 100 })
+		natstest.Eventually(t, "they churn", func() bool { return attempts.Load() > 100 })
 		w.server.Stop()
-		eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "the term ends", func() bool { return !c.Stats().Leading })
 		time.Sleep(stuckAfter + time.Second)
 		if reason := c.Stats().Degraded["end of the term"]; reason != nil {
 			t.Errorf("the end of the term waits for something: %v", reason)
 		}
 		must(t, w.server.Start())
-		eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms > 1 })
+		natstest.Eventually(t, "it leads again", func() bool { s := c.Stats(); return s.Leading && s.Terms > 1 })
 	})
 }
 
@@ -238,9 +238,9 @@ func TestACallbackThatNeverReturnsEndsRun(t *testing.T) {
 		w.make(sites, many)
 		w.settled(c, sites, many)
 		w.vanishing(0, many)
-		within(t, "the brake tells", called)
+		receive(t, "the brake tells", called)
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
+		natstest.Eventually(t, "that is degraded", func() bool { return c.Stats().Degraded["end of the term"] != nil })
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "a callback has not returned") {
 			t.Errorf("Run returned %v", err)
 		}
@@ -262,7 +262,7 @@ func TestAStopDuringTheEndOfATermEnds(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 		time.Sleep(stuckAfter - 2*time.Second)
@@ -295,7 +295,7 @@ func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {
 		first, err := New("sites", sites, counted(home.reconcile), slowRenewal, WithGracePeriod(0))
 		must(t, err)
 		r := w.run(first)
-		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		var seen calls
 		second, err := New("sites", w.away().sites(), counted(func(_ context.Context, req Request) (Result, error) {
 			seen.add(req)
@@ -304,7 +304,7 @@ func TestAStoppedReplicaKeepsItsLeaseWhileAReconcileRuns(t *testing.T) {
 		must(t, err)
 		w.run(second)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 
 		r.stop()
 		if cause := <-home.ended; !errors.Is(cause, ErrStopped) {

@@ -29,7 +29,7 @@ func newReplicas(t *testing.T, timing Option) *replicas {
 	r := &replicas{w: w, proxy: natstest.StartProxy(t, w.server.URL())}
 	_, js := natstest.Connect(t, r.proxy.URL())
 	r.first = r.join(&world{t: t, server: w.server, js: js}, timing)
-	eventually(t, "it leads, and works", func() bool { return r.first.Stats().Running == 1 })
+	natstest.Eventually(t, "it leads, and works", func() bool { return r.first.Stats().Running == 1 })
 	return r
 }
 
@@ -141,7 +141,7 @@ func TestALeaseOfALostBucketStaysWithItsHolder(t *testing.T) {
 			look()
 			r.leadAlone()
 			r.proxy.Resume()
-			eventually(t, "the lease is there again", func() bool {
+			natstest.Eventually(t, "the lease is there again", func() bool {
 				_, err := r.w.kv("sites-status").Get(ctx, "_nagi.lease")
 				return err == nil
 			})

@@ -20,13 +20,13 @@ func TestWhatWasLeftOnPurposeStaysWhenSomebodyAsksForADelete(t *testing.T) {
 		home := newSite("home", "")
 		home.Annotations = map[string]string{DeletionPolicyAnnotation: DeletionPolicyOrphan}
 		must(t, sites.Create(ctx, home))
-		eventually(t, "it has a page", func() bool { return count(t, pages) == 1 })
+		natstest.Eventually(t, "it has a page", func() bool { return count(t, pages) == 1 })
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
-		eventually(t, "its record is removed", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "its record is removed", noRecord(t, sites, "home"))
 
 		c.Enqueue("home", OperationDelete)
-		eventually(t, "it is torn down again", func() bool { return c.Stats().TornDown == 2 })
+		natstest.Eventually(t, "it is torn down again", func() bool { return c.Stats().TornDown == 2 })
 		if seen.with("home", OperationDelete) != 2 {
 			t.Errorf("the reconciler was told Delete %d times, want twice", seen.with("home", OperationDelete))
 		}

@@ -38,10 +38,10 @@ func cutShort(t *testing.T, failure func(error) error) {
 	w.run(c)
 	sent := w.sent("home")
 	must(t, sites.Create(t.Context(), newSite("home", "")))
-	within(t, "it is being reconciled", home.begun)
+	receive(t, "it is being reconciled", home.begun)
 	w.leaseTo("another", 5*time.Minute)
 	<-home.ended
-	eventually(t, "it has given up", func() bool {
+	natstest.Eventually(t, "it has given up", func() bool {
 		s := c.Stats()
 		return !s.Leading && s.Running == 0 && s.Failures == 1
 	})
@@ -65,9 +65,9 @@ func TestAReconcileThatEndsAfterItsTermDoesNotWriteOverItsSuccessor(t *testing.T
 		first, err := New("sites", sites, ReconcilerFunc(home.reconcile), slowRenewal)
 		must(t, err)
 		r := w.run(first)
-		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		must(t, sites.Create(ctx, newSite("home", "")))
-		within(t, "it is being reconciled", home.begun)
+		receive(t, "it is being reconciled", home.begun)
 		w.leaseTo("another", 5*time.Minute)
 		<-home.ended
 
@@ -79,7 +79,7 @@ func TestAReconcileThatEndsAfterItsTermDoesNotWriteOverItsSuccessor(t *testing.T
 		w.leaseTo("", time.Second)
 		newer, err := theirs.Get(ctx, "home")
 		must(t, err)
-		eventually(t, "the second has reconciled what is newer", func() bool {
+		natstest.Eventually(t, "the second has reconciled what is newer", func() bool {
 			record, err := theirs.Record(ctx, "home")
 			return err == nil && int64(record.ObservedRevision) == newer.Generation
 		})

@@ -32,7 +32,7 @@ func TestARevisionOfAnotherStreamIsNotObserved(t *testing.T) {
 			must(t, sites.Patch(ctx, "home", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, i+1)))
 		}
 		var old *entity.Record
-		eventually(t, "the last revision is reconciled", func() bool {
+		natstest.Eventually(t, "the last revision is reconciled", func() bool {
 			old, err = sites.Record(ctx, "home")
 			return err == nil && old.ObservedRevision == 11
 		})
@@ -112,9 +112,9 @@ func TestALostAnchorIsRestoredOnceItCanBeWritten(t *testing.T) {
 
 		w.limitRecords(4000)
 		must(t, w.kv("sites-status").Delete(ctx, "home"))
-		eventually(t, "the record cannot be written", func() bool { return c.Stats().RecordErrors > 2 })
+		natstest.Eventually(t, "the record cannot be written", func() bool { return c.Stats().RecordErrors > 2 })
 		w.limitRecords(0)
-		eventually(t, "the anchor is there again", func() bool {
+		natstest.Eventually(t, "the anchor is there again", func() bool {
 			record, err := sites.Record(ctx, "home")
 			return err == nil && record.Anchor() && len(record.LastDocument) > 8000
 		})

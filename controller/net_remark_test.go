@@ -25,10 +25,10 @@ func TestTheRecordOfADocumentThatTheCacheLacksStays(t *testing.T) {
 			WithResyncInterval(0))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading && c.Stats().Sweeps > 0 })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading && c.Stats().Sweeps > 0 })
 		must(t, pages.Create(ctx, w.ownedPage("page", "home"))) // which makes its owner due
-		eventually(t, "the leader was asked", func() bool { return sites.confirmed.Load() > 0 })
-		eventually(t, "the queue is worked off", func() bool {
+		natstest.Eventually(t, "the leader was asked", func() bool { return sites.confirmed.Load() > 0 })
+		natstest.Eventually(t, "the queue is worked off", func() bool {
 			s := c.Stats()
 			return s.Ready == [3]int{} && s.Running == 0
 		})

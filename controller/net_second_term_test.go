@@ -20,10 +20,10 @@ func TestALaterTermReconcilesEveryPrimary(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "it does not lead", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "it does not lead", func() bool { return !c.Stats().Leading })
 		before := seen.count("home")
 		w.leaseTo("", time.Second)
-		eventually(t, "it reconciles what it knows", func() bool {
+		natstest.Eventually(t, "it reconciles what it knows", func() bool {
 			return seen.count("home") > before && seen.with("home", OperationResync) > 0
 		})
 	})

@@ -22,7 +22,7 @@ func TestAnAttemptIsReportedWithTheOperationsThatTheReconcilerWasTold(t *testing
 		must(t, err)
 		w.run(c)
 		c.Enqueue("nobody", OperationManual)
-		eventually(t, "it is reconciled", func() bool { return len(told.all()) == 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return len(told.all()) == 1 })
 		if want, got := seen.of("nobody")[0], told.all()[0].Operations; got != want || !got.Has(OperationDelete) {
 			t.Errorf("reported %v, told %v", got, want)
 		}
@@ -49,16 +49,18 @@ func TestTheLastObjectIsKnownWhenTheEndOfItsTeardownIsReported(t *testing.T) {
 		for _, key := range []string{"home", "other"} {
 			must(t, sites.Create(t.Context(), newSite(key, "")))
 		}
-		eventually(t, "both are reconciled", func() bool {
+		natstest.Eventually(t, "both are reconciled", func() bool {
 			// The removal of a record is an event only where the cache has the record.
 			_, cached, err := sites.Records().Informer().GetStore().GetByKey("other")
 			return err == nil && cached && seen.count("home") > 0 && c.Stats().Running == 0
 		})
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "the delete is reported", reported)
+		receive(t, "the delete is reported", reported)
 		// Events of records are handled in order: when this one was, so was the end of the record of home.
 		must(t, w.kv("sites-status").Delete(t.Context(), "other"))
-		eventually(t, "a later event is handled", func() bool { return seen.with("other", OperationResync) > 0 })
+		natstest.Eventually(t, "a later event is handled", func() bool {
+			return seen.with("other", OperationResync) > 0
+		})
 		if _, err := sites.Records().Get(t.Context(), "home"); !apierrors.IsNotFound(err) {
 			t.Fatalf("the record of home is there, or cannot be read: %v", err)
 		}
@@ -88,16 +90,18 @@ func TestATerminalErrorOfATeardownThatTheLossOfTheLeaseCutShortParksNothing(t *t
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
+		natstest.Eventually(t, "it is reconciled", func() bool {
+			return c.Stats().Reconciles > 0 && c.Stats().Running == 0
+		})
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "its delete is being reconciled", begun)
+		receive(t, "its delete is being reconciled", begun)
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "it has given up", func() bool { s := c.Stats(); return !s.Leading && s.Running == 0 })
+		natstest.Eventually(t, "it has given up", func() bool { s := c.Stats(); return !s.Leading && s.Running == 0 })
 		if s := c.Stats(); s.Parked != 0 || s.Terminals != 0 {
 			t.Errorf("%d parked, %d terminal errors", s.Parked, s.Terminals)
 		}
 		w.leaseTo("", time.Second)
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 	})
 }
 
@@ -121,12 +125,16 @@ func TestATeardownThatAnotherReplicaFinishesIsForgotten(t *testing.T) {
 		w.run(c)
 		defer release()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > 0 && c.Stats().Running == 0 })
+		natstest.Eventually(t, "it is reconciled", func() bool {
+			return c.Stats().Reconciles > 0 && c.Stats().Running == 0
+		})
 		must(t, sites.Delete(t.Context(), "home"))
-		within(t, "its delete is being reconciled", begun)
+		receive(t, "its delete is being reconciled", begun)
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
+		natstest.Eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
 		must(t, w.kv("sites-status").Delete(t.Context(), "home")) // as the other replica does in the end
-		eventually(t, "the delete is forgotten", func() bool { return c.engine.Inside().Keys.Of("home").Deleted == nil })
+		natstest.Eventually(t, "the delete is forgotten", func() bool {
+			return c.engine.Inside().Keys.Of("home").Deleted == nil
+		})
 	})
 }

@@ -30,17 +30,19 @@ func TestWhatATeardownStillOwnsIsNoOrphan(t *testing.T) {
 		w.run(c)
 		w.make(sites, many)
 		w.settled(c, sites, many)
-		eventually(t, "each has a page", func() bool { return count(t, pages) == many })
+		natstest.Eventually(t, "each has a page", func() bool { return count(t, pages) == many })
 		for i := range many {
 			must(t, sites.Delete(t.Context(), siteName(i)))
 		}
 		sweeps := c.Stats().Sweeps
-		eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+5 })
+		natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+5 })
 		if s := c.Stats(); s.Orphaned != 0 || s.BrakeEngaged != 0 || s.TornDown != 0 {
 			t.Errorf("%d orphaned, the brake engaged %d times, %d torn down", s.Orphaned, s.BrakeEngaged, s.TornDown)
 		}
 		finish.Store(true)
-		eventually(t, "all are torn down", func() bool { return c.Stats().TornDown == many && count(t, pages) == 0 })
+		natstest.Eventually(t, "all are torn down", func() bool {
+			return c.Stats().TornDown == many && count(t, pages) == 0
+		})
 		if s := c.Stats(); s.BrakeEngaged != 0 {
 			t.Errorf("the brake engaged: %+v", s.Brake)
 		}
@@ -60,9 +62,9 @@ func TestWhatWasLeftIsNotForgottenByOneSweepThatDoesNotSeeIt(t *testing.T) {
 		home := newSite("home", "")
 		home.Annotations = map[string]string{DeletionPolicyAnnotation: DeletionPolicyOrphan}
 		must(t, sites.Create(ctx, home))
-		eventually(t, "it has a page", func() bool { return count(t, pages) == 1 })
+		natstest.Eventually(t, "it has a page", func() bool { return count(t, pages) == 1 })
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 		r.halt()
 
 		sweepOnce := func(owns Option) *Controller[*site] {
@@ -70,8 +72,8 @@ func TestWhatWasLeftIsNotForgottenByOneSweepThatDoesNotSeeIt(t *testing.T) {
 				WithResyncInterval(0))
 			must(t, err)
 			r := w.run(c)
-			eventually(t, "it has swept", func() bool { return c.Stats().Sweeps == 1 })
-			eventually(t, "its queue is worked off", func() bool {
+			natstest.Eventually(t, "it has swept", func() bool { return c.Stats().Sweeps == 1 })
+			natstest.Eventually(t, "its queue is worked off", func() bool {
 				s := c.Stats()
 				return s.Ready == [3]int{} && s.Running == 0
 			})

@@ -20,7 +20,7 @@ func TestANewLeaderWaitsForItsPredecessorsRecords(t *testing.T) {
 		predecessor, err := New("sites", sites, (&calls{}).reconciler(nil), timing)
 		must(t, err)
 		r := w.run(predecessor)
-		eventually(t, "the first leads", func() bool { return predecessor.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return predecessor.Stats().Leading })
 
 		behind, relay := w.behindRelay()
 		theirs := behind.sites()
@@ -30,23 +30,23 @@ func TestANewLeaderWaitsForItsPredecessorsRecords(t *testing.T) {
 		behind.run(successor)
 		must(t, sites.Create(ctx, newSite("gone", "")))
 		eventuallyReason(t, sites, "gone", entity.ReasonSynced)
-		eventually(t, "the standby knows the anchor", func() bool {
+		natstest.Eventually(t, "the standby knows the anchor", func() bool {
 			record, ok := theirs.Records().Cached("gone")
 			return ok && record.Anchor()
 		})
 
 		relay.mute("sites-status")
 		must(t, sites.Delete(ctx, "gone"))
-		eventually(t, "the first tears it down", noRecord(t, sites, "gone"))
+		natstest.Eventually(t, "the first tears it down", noRecord(t, sites, "gone"))
 		must(t, sites.Create(ctx, newSite("there", "")))
 		eventuallyReason(t, sites, "there", entity.ReasonSynced)
-		eventually(t, "the standby knows the documents", func() bool {
+		natstest.Eventually(t, "the standby knows the documents", func() bool {
 			all, err := theirs.Lister().List(nil)
 			return err == nil && len(all) == 1 && all[0].Name == "there"
 		})
 		first := w.lease().HolderIdentity
 		r.halt()
-		eventually(t, "the standby holds the lease", func() bool {
+		natstest.Eventually(t, "the standby holds the lease", func() bool {
 			holder := w.lease().HolderIdentity
 			return holder != "" && holder != first
 		})
@@ -60,10 +60,10 @@ func TestANewLeaderWaitsForItsPredecessorsRecords(t *testing.T) {
 		}
 
 		relay.mute("")
-		eventually(t, "it leads", func() bool { return successor.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return successor.Stats().Leading })
 		must(t, sites.Create(ctx, newSite("later", "")))
 		eventuallyReason(t, sites, "later", entity.ReasonSynced)
-		eventually(t, "its queue is worked off", func() bool {
+		natstest.Eventually(t, "its queue is worked off", func() bool {
 			s := successor.Stats()
 			return s.Ready == [3]int{} && s.Running == 0
 		})

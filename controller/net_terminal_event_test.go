@@ -27,7 +27,7 @@ func TestATerminalErrorIsAnEvent(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		told := func(when string, of error) {
 			t.Helper()
-			eventually(t, "the event is there "+when, func() bool { return len(events.Events) > 0 })
+			natstest.Eventually(t, "the event is there "+when, func() bool { return len(events.Events) > 0 })
 			event := <-events.Events
 			for _, want := range []string{"Warning Terminal", of.Error(), "kind=Site"} {
 				if !strings.Contains(event, want) {
@@ -38,7 +38,7 @@ func TestATerminalErrorIsAnEvent(t *testing.T) {
 		told("while it exists", errDone)
 		must(t, sites.Delete(t.Context(), "home"))
 		told("while it is torn down", errHopeless)
-		eventually(t, "the key is parked", func() bool { return c.Stats().Parked == 1 })
+		natstest.Eventually(t, "the key is parked", func() bool { return c.Stats().Parked == 1 })
 		if n := len(events.Events); n > 0 {
 			t.Errorf("%d events more: %q", n, <-events.Events)
 		}

@@ -87,7 +87,7 @@ func TestAnObserverIsToldOfEachReconcile(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		time.Sleep(time.Second)
 		must(t, sites.Create(t.Context(), newSite("next", "one"))) // which waits for the one worker
-		eventually(t, "both reconciles were observed", func() bool { return len(log.endings()) == 4 })
+		natstest.Eventually(t, "both reconciles were observed", func() bool { return len(log.endings()) == 4 })
 		want := []string{"first begins home", "second begins home", "second ends home", "first ends home",
 			"first begins next", "second begins next", "second ends next", "first ends next"}
 		if !slices.Equal(log.lines, want) {
@@ -100,12 +100,12 @@ func TestAnObserverIsToldOfEachReconcile(t *testing.T) {
 		if e.Key != "home" || e.Attempt != 1 || e.Err != nil || e.Took != 3*time.Second || e.RequeueAfter != time.Hour {
 			t.Errorf("ended %+v", e)
 		}
-		eventually(t, "the status that the reconcile set is written", func() bool {
+		natstest.Eventually(t, "the status that the reconcile set is written", func() bool {
 			obj, err := sites.Lister().Get("home")
 			return err == nil && obj.Status.Ready
 		})
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown was observed", func() bool {
+		natstest.Eventually(t, "the teardown was observed", func() bool {
 			ends := log.endings()
 			return len(ends) >= 6 && ends[len(ends)-1].Operations.Has(OperationDelete)
 		})
@@ -132,7 +132,7 @@ func TestAnObserverHearsHowAReconcileFailed(t *testing.T) {
 		for _, name := range []string{"fails", "panics", "parks"} {
 			must(t, sites.Create(t.Context(), newSite(name, "one")))
 		}
-		eventually(t, "all three were observed", func() bool { return len(log.endings()) == 3 })
+		natstest.Eventually(t, "all three were observed", func() bool { return len(log.endings()) == 3 })
 		for _, e := range log.endings() {
 			if e.Err == nil || e.Waits || e.Panicked != (e.Key == "panics") || e.Terminal != (e.Key == "parks") {
 				t.Errorf("ended %+v", e)
@@ -171,7 +171,7 @@ func TestWhatAnObserverDoesWrongHarmsNoReconcile(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(t.Context(), newSite("home", "one")))
-				eventually(t, "the reconcile succeeded, and the other observer heard of it", func() bool {
+				natstest.Eventually(t, "the reconcile succeeded, and the other observer heard of it", func() bool {
 					obj, err := sites.Lister().Get("home")
 					ends := log.endings()
 					told := 2 // both, but for one that has not begun
@@ -208,7 +208,7 @@ func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
 		leader, err := New("sites", sites, seen.reconciler(nil), timing)
 		must(t, err)
 		r := w.run(leader)
-		eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
 		var log watchLog
 		begun := make(chan time.Time, 1)
 		second := &watcher{name: "second", log: &log, begin: func(ctx context.Context) context.Context {
@@ -222,7 +222,7 @@ func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
 		must(t, err)
 		w.run(waiting)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the second knows it", func() bool { return remembers(waiting)["queue"] == 1 })
+		natstest.Eventually(t, "the second knows it", func() bool { return remembers(waiting)["queue"] == 1 })
 		time.Sleep(time.Minute) // on standby
 		handedOver := time.Now()
 		r.halt()
@@ -253,7 +253,7 @@ func TestATerminalErrorThatCameTooLateIsStillTheOneThatItWas(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		<-begun
 		w.leaseTo("another", 5*time.Minute)
-		eventually(t, "it has ended", func() bool { return len(log.endings()) > 0 })
+		natstest.Eventually(t, "it has ended", func() bool { return len(log.endings()) > 0 })
 		e := log.endings()[0]
 		if as, ok := errors.AsType[*pathError](e.Err); !ok || as != unwell || !errors.Is(e.Err, unwell) {
 			t.Errorf("it is no longer what it was: %v", e.Err)

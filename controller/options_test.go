@@ -198,9 +198,11 @@ func TestPrimaryWithoutStatusBucketNeedsWithoutTeardown(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "a reconcile without a status bucket", func() bool { return seen.with("home", OperationPut) == 1 })
+		natstest.Eventually(t, "a reconcile without a status bucket", func() bool {
+			return seen.with("home", OperationPut) == 1
+		})
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "a delete that is seen is reconciled", func() bool {
+		natstest.Eventually(t, "a delete that is seen is reconciled", func() bool {
 			return seen.with("home", OperationDelete) == 1
 		})
 		if err := c.ReleaseBrake(t.Context()); err == nil || !strings.Contains(err.Error(), "WithoutTeardown") {

@@ -34,7 +34,9 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(t.Context(), newSite("home", "one")))
-				eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
+				natstest.Eventually(t, "the outcome was refused some times", func() bool {
+					return c.Stats().RecordErrors > 3
+				})
 				w.limitRecords(-1)
 				eventuallyReason(t, sites, "home", reason)
 				if n := most.Load(); n != 1 {

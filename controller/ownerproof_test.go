@@ -83,14 +83,14 @@ func (p *proving) site(name, title string) {
 func (p *proving) gone(name string) {
 	p.t.Helper()
 	must(p.t, p.sites.Delete(p.t.Context(), name))
-	eventually(p.t, name+" is torn down", noRecord(p.t, p.sites, name))
+	natstest.Eventually(p.t, name+" is torn down", noRecord(p.t, p.sites, name))
 }
 
 // sweeps waits for some more.
 func (p *proving) sweeps() {
 	p.t.Helper()
 	sweeps := p.c.Stats().Sweeps
-	eventually(p.t, "more sweeps", func() bool { return p.c.Stats().Sweeps >= sweeps+4 })
+	natstest.Eventually(p.t, "more sweeps", func() bool { return p.c.Stats().Sweeps >= sweeps+4 })
 }
 
 // copyMarks is what somebody does who may read one page and write another: it carries all labels and annotations of the
@@ -126,7 +126,7 @@ func TestWithAProofACopyOfTheMarksOfAnOwnerDeletesNothing(t *testing.T) {
 				marked := p.page("home")
 				p.copyMarks(marked, p.pages, "victim")
 				p.copyMarks(marked, p.drafts, "home")
-				eventually(t, "the cache shows them", func() bool {
+				natstest.Eventually(t, "the cache shows them", func() bool {
 					_, here := p.pages.Lister().Get("victim")
 					_, there := p.drafts.Lister().Get("home")
 					return here == nil && there == nil
@@ -145,10 +145,10 @@ func TestWithAProofACopyOfTheMarksOfAnOwnerDeletesNothing(t *testing.T) {
 
 				p.copyMarks(marked, p.pages, "late")
 				if !test.stay {
-					eventually(t, "it is swept", gone(t, p.pages, "late"))
+					natstest.Eventually(t, "it is swept", gone(t, p.pages, "late"))
 					return
 				}
-				eventually(t, "they are reported", func() bool { return p.c.Stats().Unproven == 3 })
+				natstest.Eventually(t, "they are reported", func() bool { return p.c.Stats().Unproven == 3 })
 				p.sweeps()
 				for _, name := range []string{"victim", "late"} {
 					if !exists(t, p.pages, name) {
@@ -199,7 +199,7 @@ func TestWhatIsProvenIsDeletedAsBefore(t *testing.T) {
 		must(t, p.sites.Delete(t.Context(), "swept"))
 		must(t, p.kv("sites-status").Delete(t.Context(), "swept")) // nothing is owed, so only the sweep is left
 		p.begin(WithOwnerProof(proofSecret('b'), proofSecret('a')))
-		eventually(t, "it is swept", gone(t, p.pages, "swept"))
+		natstest.Eventually(t, "it is swept", gone(t, p.pages, "swept"))
 		p.gone("home")
 		if exists(t, p.pages, "home") {
 			t.Error("its own page is still there")
@@ -233,7 +233,7 @@ func TestAProofIsWrittenOnceForEachFirstSecret(t *testing.T) {
 		} {
 			before := p.lastSequence("pages")
 			p.begin(WithOwnerProof(step.secrets...))
-			eventually(t, "all are proven", func() bool {
+			natstest.Eventually(t, "all are proven", func() bool {
 				stats := p.c.Stats()
 				return stats.Sweeps > 0 && stats.Unproven == 0 && stats.ProvenByOlder == 0 && stats.Reconciles >= sites
 			})
@@ -259,15 +259,15 @@ func TestSweepsCountWhatIsNotProvenYet(t *testing.T) {
 		must(t, p.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"writes nothing"}}`)))
 		p.r.halt()
 		p.begin(WithOwnerProof(proofSecret('b'), proofSecret('a')))
-		eventually(t, "it is counted", func() bool { return p.c.Stats().ProvenByOlder == 1 })
+		natstest.Eventually(t, "it is counted", func() bool { return p.c.Stats().ProvenByOlder == 1 })
 		if n := p.c.Stats().Unproven; n != 0 {
 			t.Errorf("%d are unproven", n)
 		}
 		p.r.halt()
 		p.begin(WithOwnerProof(proofSecret('b')))
-		eventually(t, "it is counted", func() bool { return p.c.Stats().Unproven == 1 })
+		natstest.Eventually(t, "it is counted", func() bool { return p.c.Stats().Unproven == 1 })
 		must(t, p.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
-		eventually(t, "it is proven", func() bool { return p.c.Stats().Unproven == 0 })
+		natstest.Eventually(t, "it is proven", func() bool { return p.c.Stats().Unproven == 0 })
 	})
 }
 
@@ -280,7 +280,7 @@ func TestAProofThatIsTakenOffOrBrokenIsWrittenAgain(t *testing.T) {
 		for _, broken := range []string{`null`, `"made up"`, `"` + strings.ToLower(proof) + `"`} {
 			must(t, p.pages.Patch(t.Context(), "home",
 				[]byte(`{"metadata":{"annotations":{"`+entity.OwnerProofAnnotation+`":`+broken+`}}}`)))
-			eventually(t, "it is right again after "+broken, func() bool {
+			natstest.Eventually(t, "it is right again after "+broken, func() bool {
 				return p.page("home").Annotations[entity.OwnerProofAnnotation] == proof
 			})
 		}
@@ -300,28 +300,28 @@ func TestPruneLeavesWhatIsNotProven(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
 				p := newPruned(t, test.opts...)
 				must(t, p.sites.Create(t.Context(), newSite("home", "a,b")))
-				eventually(t, "it has its pages", func() bool { return len(p.names()) == 2 })
+				natstest.Eventually(t, "it has its pages", func() bool { return len(p.names()) == 2 })
 				marked, err := p.pages.Get(t.Context(), "home.a")
 				must(t, err)
 				forged := newPage("victim", "")
 				forged.Labels, forged.Annotations = marked.Labels, marked.Annotations
 				must(t, p.pages.Create(t.Context(), forged))
-				eventually(t, "the cache shows it, or has seen it go", func() bool {
+				natstest.Eventually(t, "the cache shows it, or has seen it go", func() bool {
 					_, err := p.pages.Lister().Get("victim")
 					return err == nil || p.c.Stats().Pruned > 0
 				})
 				p.retitle("home", "a")
-				eventually(t, "what is not wanted is pruned", gone(t, p.pages, "home.b"))
+				natstest.Eventually(t, "what is not wanted is pruned", gone(t, p.pages, "home.b"))
 				if test.stay {
 					p.c.Enqueue("home", OperationManual)
 					n := p.c.Stats().Reconciles
-					eventually(t, "another reconcile", func() bool { return p.c.Stats().Reconciles > n })
+					natstest.Eventually(t, "another reconcile", func() bool { return p.c.Stats().Reconciles > n })
 					if !exists(t, p.pages, "victim") {
 						t.Error("what is not proven was pruned")
 					}
 					return
 				}
-				eventually(t, "so is what somebody has marked", gone(t, p.pages, "victim"))
+				natstest.Eventually(t, "so is what somebody has marked", gone(t, p.pages, "victim"))
 			})
 		})
 	}
@@ -345,7 +345,7 @@ func TestAMadeUpStampEngagesNoBrake(t *testing.T) {
 				_, stream, _ := strings.Cut(p.page("home").Annotations[entity.OwnerRevisionAnnotation], "@")
 				forged.Annotations[entity.OwnerRevisionAnnotation] = "1000@" + stream
 				must(t, p.pages.Create(t.Context(), forged))
-				eventually(t, "it is reported", func() bool { return test.reported(p.c.Stats()) == 1 })
+				natstest.Eventually(t, "it is reported", func() bool { return test.reported(p.c.Stats()) == 1 })
 				p.sweeps()
 				if s := p.c.Stats(); s.BrakeEngaged > 0 || !exists(t, p.pages, "victim") {
 					t.Errorf("the brake is engaged: %s; it exists: %v", s.Brake.Reason, exists(t, p.pages, "victim"))
@@ -365,7 +365,7 @@ func TestSetProvenOwnerProvesWhatIsWrittenByOtherMeans(t *testing.T) {
 		p.c.SetOwner(unproven, "home")
 		must(t, p.pages.Create(t.Context(), proven))
 		must(t, p.pages.Create(t.Context(), unproven))
-		eventually(t, "one is not proven", func() bool { return p.c.Stats().Unproven == 1 })
+		natstest.Eventually(t, "one is not proven", func() bool { return p.c.Stats().Unproven == 1 })
 		p.gone("home")
 		if exists(t, p.pages, "proven") || !exists(t, p.pages, "unproven") {
 			t.Error("what is proven stays, or what is not is gone")
@@ -401,13 +401,13 @@ func TestWhatAPolicyLeavesStaysThoughItIsProvenAgain(t *testing.T) {
 		must(t, p.sites.Patch(t.Context(), "home", fmt.Appendf(nil,
 			`{"spec":{"title":"writes nothing"},"metadata":{"annotations":{%q:%q}}}`,
 			DeletionPolicyAnnotation, DeletionPolicyOrphan)))
-		eventually(t, "the policy is recorded", func() bool {
+		natstest.Eventually(t, "the policy is recorded", func() bool {
 			rec, err := p.sites.Record(t.Context(), "home")
 			return err == nil && rec.DeletionPolicy == DeletionPolicyOrphan
 		})
 		p.r.halt()
 		p.begin(WithOwnerProof(proofSecret('b')))
-		eventually(t, "it is not proven", func() bool { return p.c.Stats().Unproven == 1 })
+		natstest.Eventually(t, "it is not proven", func() bool { return p.c.Stats().Unproven == 1 })
 		p.gone("home")
 		p.sweeps()
 		if n := p.c.Stats().LeftUnproven; n != 0 {
@@ -439,7 +439,7 @@ func TestResourcesBehindAnAPINeedNoProof(t *testing.T) {
 		w.run(c)
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 		if stats := c.Stats(); stats.Cascaded != 1 || stats.Unproven != 0 {
 			t.Errorf("%d deleted, %d unproven", stats.Cascaded, stats.Unproven)
 		}
@@ -500,7 +500,7 @@ func TestWithAProofAForgedInstallationKeepsNoControllerFromStarting(t *testing.T
 		c, err := New("sites", w.sites(), noReconciler, Owns(pages), WithOwnerProof(proofSecret('a')))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		if !exists(t, pages, "forged") {
 			t.Error("what another installation seems to own was deleted")
 		}

@@ -28,7 +28,7 @@ func TestPanicInTheReconcilerIsAnErrorOfThatKeyAlone(t *testing.T) {
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("bomb", "one")))
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the other key runs, and the one that panicked again", func() bool {
+		natstest.Eventually(t, "the other key runs, and the one that panicked again", func() bool {
 			return seen.count("home") == 1 && seen.count("bomb") == 3
 		})
 		idle(t, c)
@@ -64,9 +64,9 @@ func TestPanicInTheReconcilerOfATeardownKeepsItOwed(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown is finished", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "the teardown is finished", func() bool { return c.Stats().TornDown == 1 })
 		if n := seen.with("home", OperationDelete); n != 2 {
 			t.Errorf("%d teardowns, want one that panicked and one that did not: %v", n, seen.of("home"))
 		}
@@ -92,7 +92,7 @@ func TestPanicInAMapperIsRetriedAndLosesNoEvent(t *testing.T) {
 		w.run(c)
 		must(t, pages.Create(t.Context(), newSite("bomb", "home")))
 		must(t, pages.Create(t.Context(), newSite("page", "other")))
-		eventually(t, "the event of the panic reaches its primary, and another its own", func() bool {
+		natstest.Eventually(t, "the event of the panic reaches its primary, and another its own", func() bool {
 			return seen.with("home", OperationTertiary) == 1 && seen.with("other", OperationTertiary) == 1
 		})
 		if n := c.Stats().MapperErrors; n != 3 {
@@ -112,15 +112,17 @@ func TestPanicInAPredicateLetsTheEventPass(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the primary is reconciled", func() bool { return seen.with("home", OperationPut) == 1 })
+		natstest.Eventually(t, "the primary is reconciled", func() bool { return seen.with("home", OperationPut) == 1 })
 		p := newSite("page", "one")
 		c.SetOwner(p, "home")
 		must(t, pages.Create(t.Context(), p))
-		eventually(t, "so is the owner of a secondary", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "so is the owner of a secondary", func() bool {
+			return seen.with("home", OperationSecondary) == 1
+		})
 		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "and an update", func() bool { return seen.with("home", OperationPut) == 2 })
+		natstest.Eventually(t, "and an update", func() bool { return seen.with("home", OperationPut) == 2 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "and a delete", func() bool { return seen.with("home", OperationDelete) == 1 })
+		natstest.Eventually(t, "and a delete", func() bool { return seen.with("home", OperationDelete) == 1 })
 	})
 }
 
@@ -148,7 +150,9 @@ func TestPanicInACallbackStopsNothing(t *testing.T) {
 				w.run(c)
 				for _, key := range []string{"home", "away"} {
 					must(t, sites.Create(t.Context(), newSite(key, "one")))
-					eventually(t, "it is retried until it succeeds", func() bool { return seen.count(key) == 3 })
+					natstest.Eventually(t, "it is retried until it succeeds", func() bool {
+						return seen.count(key) == 3
+					})
 				}
 				idle(t, c)
 				if s := c.Stats(); s.Reconciles != 6 || s.Failures != 4 || s.Failing != 0 {

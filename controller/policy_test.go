@@ -45,7 +45,7 @@ func TestADeletionPolicyCountsAlthoughTheDocumentIsNotReconciled(t *testing.T) {
 				if test.down {
 					sites, _, c, r = start(silent)
 				}
-				eventually(t, "the anchor knows the policy", func() bool {
+				natstest.Eventually(t, "the anchor knows the policy", func() bool {
 					record, err := sites.Record(ctx, "home")
 					return err == nil && record.DeletionPolicy == DeletionPolicyOrphan
 				})
@@ -53,7 +53,7 @@ func TestADeletionPolicyCountsAlthoughTheDocumentIsNotReconciled(t *testing.T) {
 				r.halt()
 				must(t, sites.Delete(ctx, "home"))
 				sites, pages, _, _ := start()
-				eventually(t, "it is torn down", noRecord(t, sites, "home"))
+				natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 				if !exists(t, pages, "home") {
 					t.Error("its page was deleted although the document said to leave it")
 				}

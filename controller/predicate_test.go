@@ -87,18 +87,18 @@ func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
 				k.Add(m)
 				for n := range 2 {
 					must(t, pages.Patch(ctx, "page", fmt.Appendf(nil, `{"spec":{"pages":%d}}`, n+1)))
-					eventually(t, "the cache has the update", func() bool {
+					natstest.Eventually(t, "the cache has the update", func() bool {
 						p, err := pages.Lister().Get("page")
 						return err == nil && p.Spec.Pages == n+1
 					})
 					m = m.DeepCopy()
 					m.Data["value"] = fmt.Sprint(n)
 					k.Modify(m)
-					eventually(t, "the informer has the update", func() bool {
+					natstest.Eventually(t, "the informer has the update", func() bool {
 						obj, exists, err := k.informer.GetStore().GetByKey("shop/settings")
 						return err == nil && exists && obj.(metav1.Object).GetResourceVersion() == m.ResourceVersion
 					})
-					eventually(t, "updates are handled", func() bool {
+					natstest.Eventually(t, "updates are handled", func() bool {
 						return kind != "update" || seen.with("home", OperationSecondary) >= 1
 					})
 					idle(t, c)
@@ -106,11 +106,11 @@ func TestPredicatesFilterTheQueueAndNotTheCache(t *testing.T) {
 				must(t, pages.Delete(ctx, "page"))
 				k.FakeControllerSource.Delete(m.DeepCopy())
 				// The first events of another owner come after these, and the same predicate lets them pass or not.
-				eventually(t, "the caches have the deletes", func() bool {
+				natstest.Eventually(t, "the caches have the deletes", func() bool {
 					_, err := pages.Lister().Get("page")
 					return err != nil && !k.has("settings")
 				})
-				eventually(t, "all that pass have come", func() bool {
+				natstest.Eventually(t, "all that pass have come", func() bool {
 					return seen.with("home", OperationSecondary) >= want
 				})
 				idle(t, c)
@@ -141,7 +141,9 @@ func TestPredicatesOfThePrimaryFilterItsEvents(t *testing.T) {
 		}
 		reconciled := func(key string, n int) {
 			t.Helper()
-			eventually(t, fmt.Sprintf("%s is reconciled %d times", key, n), func() bool { return seen.count(key) == n })
+			natstest.Eventually(t, fmt.Sprintf("%s is reconciled %d times", key, n), func() bool {
+				return seen.count(key) == n
+			})
 		}
 		reconciled("old-red", 1)
 		reconciled("b-red", 1)
@@ -162,7 +164,7 @@ func TestPredicatesOfThePrimaryFilterItsEvents(t *testing.T) {
 		reconciled("old-blue", 1)
 		// Its delete does not pass, but it was reconciled, and so a teardown is owed.
 		must(t, sites.Delete(ctx, "a-blue"))
-		eventually(t, "it is torn down", func() bool {
+		natstest.Eventually(t, "it is torn down", func() bool {
 			return seen.with("a-blue", OperationDelete) == 1 && c.Stats().TornDown == 1
 		})
 	})

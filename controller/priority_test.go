@@ -32,7 +32,7 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				first := g.enter(t).Key
-				eventually(t, "the backlog waits", func() bool {
+				natstest.Eventually(t, "the backlog waits", func() bool {
 					n := c.engine.Inside().Queue.Counts()
 					return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
 				})
@@ -42,7 +42,7 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 				}
 				must(t, sites.Create(t.Context(), newSite("new", "one")))
 				must(t, sites.Patch(t.Context(), raised, []byte(`{"spec":{"pages":1}}`)))
-				eventually(t, "the live changes wait", func() bool { return c.Stats().Ready[0] == 2 })
+				natstest.Eventually(t, "the live changes wait", func() bool { return c.Stats().Ready[0] == 2 })
 				var order []string
 				g.leave <- nil
 				for range backlog {
@@ -78,7 +78,7 @@ func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
 			must(t, err)
 		}
 		must(t, sites.Create(t.Context(), newSite("valid", "one")))
-		eventually(t, "all wait", func() bool {
+		natstest.Eventually(t, "all wait", func() bool {
 			n := c.engine.Inside().Queue.Counts().Ready
 			return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
 		})
@@ -131,7 +131,7 @@ func TestNothingStarvesUnderConstantLiveLoad(t *testing.T) {
 		must(t, err)
 		c.Enqueue(hot[0], OperationPut)
 		w.run(c)
-		eventually(t, "every key of the initial list ran", done.Load)
+		natstest.Eventually(t, "every key of the initial list ran", done.Load)
 		idle(t, c)
 		for n, hot := range waited {
 			// When the load begins hot keys are the oldest once each, and so may be an eighth hand-out.

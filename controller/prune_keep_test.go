@@ -36,7 +36,9 @@ func TestAKeyThatCannotBeThereIsAnError(t *testing.T) {
 				k.keep(func(ctx context.Context) { Keep(ctx, k.pages, k.key("old")) })
 				k.result.eventually(t)
 				k.keep(func(ctx context.Context) { Keep(ctx, k.pages) })
-				eventually(t, "what nobody keeps goes", func() bool { return !exists(t, k.pages, k.key("old")) })
+				natstest.Eventually(t, "what nobody keeps goes", func() bool {
+					return !exists(t, k.pages, k.key("old"))
+				})
 			})
 		})
 	}
@@ -84,7 +86,7 @@ func TestAKeyThatNoKubernetesObjectCanHaveIsAnError(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		cluster.Add(w.ownedMap("old", "home"))
-		eventually(t, "it is there", func() bool { return cluster.has("old") })
+		natstest.Eventually(t, "it is there", func() bool { return cluster.has("old") })
 		refused := func(says ...string) {
 			t.Helper()
 			c.Enqueue("home", OperationManual)
@@ -104,7 +106,7 @@ func TestAKeyThatNoKubernetesObjectCanHaveIsAnError(t *testing.T) {
 		}
 		key.Store("shop/new")
 		c.Enqueue("home", OperationManual)
-		eventually(t, "what nobody keeps goes", func() bool { return !cluster.has("old") })
+		natstest.Eventually(t, "what nobody keeps goes", func() bool { return !cluster.has("old") })
 	})
 }
 
@@ -126,7 +128,7 @@ func TestAKeyWithANamespaceIsAnErrorWhereObjectsHaveNone(t *testing.T) {
 		old := w.ownedMap("old", "home")
 		old.Namespace, old.UID = "", types.UID("cluster-wide")
 		cluster.Add(old)
-		eventually(t, "it is there", func() bool { return len(cluster.informer.GetStore().ListKeys()) == 1 })
+		natstest.Eventually(t, "it is there", func() bool { return len(cluster.informer.GetStore().ListKeys()) == 1 })
 		key.Store("shop/old")
 		c.Enqueue("home", OperationManual)
 		result.eventually(t, `"shop/old"`)
@@ -190,7 +192,7 @@ func (k *kept) reconcile(ctx context.Context, _ Request) (r Result, err error) {
 	k.mu.Unlock()
 	says(ctx)
 	if k.requeue.Load() {
-		r.RequeueAfter = patience
+		r.RequeueAfter = time.Hour
 	}
 	return r, err
 }
@@ -236,7 +238,7 @@ func (l *lastResult) eventually(t *testing.T, says ...string) {
 			t.Logf("the last error is %q", message)
 		}
 	}()
-	eventually(t, fmt.Sprintf("the error says %q", says), func() bool {
+	natstest.Eventually(t, fmt.Sprintf("the error says %q", says), func() bool {
 		message, _ = l.err.Load().(string)
 		lacks := func(text string) bool { return !strings.Contains(message, text) }
 		if len(says) == 0 {

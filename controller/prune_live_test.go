@@ -60,7 +60,7 @@ func TestNothingIsPrunedForADocumentThatIsNotTheLatest(t *testing.T) {
 					return Result{}, nil
 				})
 				must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"b"}}`)))
-				eventually(t, "the document is another", changed.Load)
+				natstest.Eventually(t, "the document is another", changed.Load)
 				throughout(t, 2*time.Second, "both pages are there", func() bool {
 					return exists(t, p.pages, "home.a") && p.c.Stats().Pruned == 0
 				})
@@ -98,7 +98,7 @@ func TestNothingIsPrunedThatTheLeaderIsNotAskedFor(t *testing.T) {
 		sites.deaf.Store(true)
 		title.Store("b")
 		c.Enqueue("home", OperationManual)
-		eventually(t, "the record says that the leader does not answer", func() bool {
+		natstest.Eventually(t, "the record says that the leader does not answer", func() bool {
 			record, err := sites.Record(t.Context(), "home")
 			must(t, err)
 			condition := meta.FindStatusCondition(record.Conditions, entity.ConditionReconciled)
@@ -109,7 +109,7 @@ func TestNothingIsPrunedThatTheLeaderIsNotAskedFor(t *testing.T) {
 		}
 		sites.deaf.Store(false)
 		names := (&pruned{world: w, pages: pages}).names
-		eventually(t, "the old page goes", func() bool { return slices.Equal(names(), []string{"home.b"}) })
+		natstest.Eventually(t, "the old page goes", func() bool { return slices.Equal(names(), []string{"home.b"}) })
 	})
 }
 

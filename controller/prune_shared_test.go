@@ -84,7 +84,9 @@ func TestTwoControllersWithOneInstanceDeleteNothingOfEachOther(t *testing.T) {
 					all = append(all, key+".a", key+".b")
 				}
 				for _, n := range []*neighbour{a, b} {
-					eventually(t, "it holds what it would delete", func() bool { return n.c.Stats().Brake.Pruned == sites })
+					natstest.Eventually(t, "it holds what it would delete", func() bool {
+						return n.c.Stats().Brake.Pruned == sites
+					})
 					other := map[*neighbour]string{a: "status-b", b: "status-a"}[n]
 					for _, says := range []string{other, `"shared"`, "WithInstance"} {
 						if !strings.Contains(n.held(), says) {
@@ -103,7 +105,7 @@ func TestTwoControllersWithOneInstanceDeleteNothingOfEachOther(t *testing.T) {
 				must(t, err)
 				b = w.neighbour(names[1], "b", "own", WithPrune())
 				must(t, a.c.ReleaseBrake(t.Context()))
-				eventually(t, "each has what it wants", func() bool {
+				natstest.Eventually(t, "each has what it wants", func() bool {
 					list, err := a.pages.List(t.Context())
 					must(t, err)
 					byID := map[string]int{}
@@ -113,7 +115,9 @@ func TestTwoControllersWithOneInstanceDeleteNothingOfEachOther(t *testing.T) {
 					return len(list) == 2*sites && byID["a of shared"] == sites && byID["b of own"] == sites
 				})
 				for _, n := range []*neighbour{a, b} {
-					eventually(t, "nothing is held", func() bool { return n.held() == "" && !n.c.Stats().Brake.Engaged })
+					natstest.Eventually(t, "nothing is held", func() bool {
+						return n.held() == "" && !n.c.Stats().Brake.Engaged
+					})
 				}
 				if n := a.deletes(); n > 0 {
 					t.Errorf("%d pages are left as markers", n)
@@ -136,7 +140,7 @@ func TestAControllerThatPrunesLeavesWhatOneMakesThatDoesNot(t *testing.T) {
 		}
 		w.unnamed(b.pages, "home.b")
 		a := w.neighbour("a", "a", "shared", WithPrune())
-		eventually(t, "all is held", func() bool { return a.c.Stats().Brake.Pruned == 2 })
+		natstest.Eventually(t, "all is held", func() bool { return a.c.Stats().Brake.Pruned == 2 })
 		if got := b.names(); !slices.Equal(got, []string{"home.a", "home.b", "shop.a", "shop.b"}) || a.deletes() > 0 {
 			t.Errorf("%d deletes, left are %v", a.deletes(), got)
 		}
@@ -190,7 +194,7 @@ func TestWhatIsWantedGetsItsNameWhereAnotherControllerMayHaveTheID(t *testing.T)
 		p.eventuallyPages("it has its pages", "home.a", "home.b")
 		p.reconciled("home")
 		p.unnamed(p.pages, "home.a", "home.b")
-		eventually(t, "they are named", func() bool {
+		natstest.Eventually(t, "they are named", func() bool {
 			for _, key := range []string{"home.a", "home.b"} {
 				obj, err := p.pages.Get(t.Context(), key)
 				must(t, err)

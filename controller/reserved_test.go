@@ -42,14 +42,14 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				must(t, sites.Patch(ctx, "home", []byte(`{"spec":{"title":"two"}}`)))
-				eventually(t, "the others go on", func() bool { return seen.count("home") >= 2 })
-				eventually(t, "the delete is held", func() bool { return c.Stats().Brake.Held == 1 })
+				natstest.Eventually(t, "the others go on", func() bool { return seen.count("home") >= 2 })
+				natstest.Eventually(t, "the delete is held", func() bool { return c.Stats().Brake.Held == 1 })
 				if !degraded(c, key) || seen.with("gone", OperationDelete) > 0 {
 					t.Errorf("degraded: %v, torn down: %d", c.Stats().Degraded, c.Stats().TornDown)
 				}
 				must(t, c.ReleaseBrake(ctx))
-				eventually(t, "it is torn down", noRecord(t, sites, "gone"))
-				eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
+				natstest.Eventually(t, "it is torn down", noRecord(t, sites, "gone"))
+				natstest.Eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
 			})
 		})
 	}
@@ -63,10 +63,10 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 					RetryPeriod: 100 * time.Millisecond}))
 			must(t, err)
 			w.run(c)
-			eventually(t, "it is reported", func() bool { return degraded(c, record.KeyLease) })
+			natstest.Eventually(t, "it is reported", func() bool { return degraded(c, record.KeyLease) })
 			must(t, w.kv("sites-status").Delete(t.Context(), record.KeyLease))
-			eventually(t, "it leads", func() bool { return c.Stats().Leading })
-			eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
+			natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+			natstest.Eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
 		})
 	})
 }

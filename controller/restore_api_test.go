@@ -63,7 +63,7 @@ func (d *cloudDisaster) restore(buckets ...string) {
 // has waits until these sites have their disks and are reconciled, no others have any, and nothing is held.
 func (d *cloudDisaster) has(sites ...int) {
 	d.t.Helper()
-	eventually(d.t, fmt.Sprintf("%d sites have their disks, and no other is left", len(sites)), func() bool {
+	natstest.Eventually(d.t, fmt.Sprintf("%d sites have their disks, and no other is left", len(sites)), func() bool {
 		for _, i := range sites {
 			if d.cloud.Of(siteName(i)) != "=1" || !d.reconciled(siteName(i)) {
 				return false
@@ -78,7 +78,7 @@ func (d *cloudDisaster) has(sites ...int) {
 // stops waits for the brake, checks that no disk went and releases it.
 func (d *cloudDisaster) stops(held int) {
 	d.t.Helper()
-	eventually(d.t, "the brake holds all", func() bool {
+	natstest.Eventually(d.t, "the brake holds all", func() bool {
 		s := d.c.Stats()
 		return s.Brake.Engaged && s.Brake.Held+s.Brake.Swept == held && s.Running == 0 && s.Ready == [3]int{}
 	})
@@ -137,7 +137,7 @@ func TestTheDisasterMatrixBehindAnAPI(t *testing.T) {
 				`{"engaged":true,"reason":"restored from the backup of Monday"}`)
 			must(d.t, err)
 			d.start()
-			eventually(d.t, "each site has its disk, and those of the young are reported", func() bool {
+			natstest.Eventually(d.t, "each site has its disk, and those of the young are reported", func() bool {
 				s := d.c.Stats()
 				return s.NeverWas == replaced && d.cloud.Count() == siteTotal+replaced && !s.Brake.Engaged &&
 					s.Running == 0 && s.Ready == [3]int{}
@@ -167,7 +167,7 @@ func TestTheDisasterMatrixBehindAnAPI(t *testing.T) {
 		"the API is away": func(d *cloudDisaster) {
 			d.cloud.GoAway(true)
 			d.start()
-			eventually(d.t, "it is told", func() bool { return d.c.Stats().External["Disk"].Away })
+			natstest.Eventually(d.t, "it is told", func() bool { return d.c.Stats().External["Disk"].Away })
 			d.cloud.ComeBack()
 			d.untouched(now...)
 		},

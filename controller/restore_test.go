@@ -43,7 +43,7 @@ func newDisaster(t *testing.T, opts ...Option) *disaster {
 		must(t, d.sites.Delete(t.Context(), siteName(steady+i)))
 		must(t, d.sites.Create(t.Context(), newSite(siteName(siteTotal+i), "young")))
 	}
-	eventually(t, "the world is as it is now", func() bool {
+	natstest.Eventually(t, "the world is as it is now", func() bool {
 		for i := range replaced {
 			if !noRecord(t, d.sites, siteName(steady+i))() || !d.hasPage(siteTotal+i) {
 				return false
@@ -51,7 +51,7 @@ func newDisaster(t *testing.T, opts ...Option) *disaster {
 		}
 		return count(t, d.pages) == siteTotal
 	})
-	eventually(t, "the records are written", func() bool { return d.c.Stats().Running == 0 })
+	natstest.Eventually(t, "the records are written", func() bool { return d.c.Stats().Running == 0 })
 	d.r.halt()
 	d.world = admin
 	for i := range steady {
@@ -119,7 +119,7 @@ func (d *disaster) untouched(sites ...int) {
 // goesOn waits until each site has its page, the gone ones have none and nothing is held.
 func (d *disaster) goesOn(sites ...int) {
 	d.t.Helper()
-	eventually(d.t, "each site has its page, and no other is left", func() bool {
+	natstest.Eventually(d.t, "each site has its page, and no other is left", func() bool {
 		for _, i := range sites {
 			if !d.hasPage(i) {
 				return false
@@ -127,7 +127,7 @@ func (d *disaster) goesOn(sites ...int) {
 		}
 		return count(d.t, d.pages) == len(sites)
 	})
-	eventually(d.t, "nothing is owed", func() bool {
+	natstest.Eventually(d.t, "nothing is owed", func() bool {
 		s := d.c.Stats()
 		return s.Sweeps > 0 && s.Running == 0 && s.Ready == [3]int{} && !s.Brake.Engaged
 	})
@@ -136,11 +136,11 @@ func (d *disaster) goesOn(sites ...int) {
 // stops waits for the brake, releases it, and checks that it held all the time.
 func (d *disaster) stops(held int) {
 	d.t.Helper()
-	eventually(d.t, "the brake holds all", func() bool {
+	natstest.Eventually(d.t, "the brake holds all", func() bool {
 		state := d.c.Stats().Brake
 		return state.Engaged && state.Held+state.Swept == held && d.c.Stats().Sweeps > 0
 	})
-	eventually(d.t, "the rest is reconciled", func() bool {
+	natstest.Eventually(d.t, "the rest is reconciled", func() bool {
 		s := d.c.Stats()
 		return s.Running == 0 && s.Ready == [3]int{}
 	})
@@ -154,7 +154,7 @@ func (d *disaster) stops(held int) {
 // them.
 func (d *disaster) reports(pages int) {
 	d.t.Helper()
-	eventually(d.t, "the pages are reported", func() bool { return d.c.Stats().NeverWas == pages })
+	natstest.Eventually(d.t, "the pages are reported", func() bool { return d.c.Stats().NeverWas == pages })
 	if s := d.c.Stats(); s.BrakeEngaged != 0 || s.Brake.Swept != 0 || s.Cascaded != 0 {
 		d.t.Errorf("the brake engaged %d times, %d were deleted: %+v", s.BrakeEngaged, s.Cascaded, s.Brake)
 	}
@@ -238,7 +238,7 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		"documents and records lost": func(d *disaster) {
 			d.lose("sites", "sites-status")
 			d.start()
-			eventually(d.t, "it waits for its id", func() bool {
+			natstest.Eventually(d.t, "it waits for its id", func() bool {
 				return d.c.Stats().Degraded["installation (bucket sites-status)"] != nil
 			})
 			_, err := d.kv("sites-status").PutString(d.t.Context(), "_nagi.instance", d.id)
@@ -289,19 +289,19 @@ func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
 		admin := newWorld(t)
 		m := admin.away().filled()
 		must(t, m.sites.Delete(t.Context(), siteName(1)))
-		eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
+		natstest.Eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
 		m.r.halt()
 		backup := []*natstest.Snapshot{admin.snapshotOf("sites", "old"), admin.snapshotOf("sites-status", "old")}
 		m = admin.away().massed()
 		must(t, m.sites.Create(t.Context(), newSite(siteName(1), "again")))
-		eventually(t, "it has its page", func() bool { return count(t, m.pages) == many })
+		natstest.Eventually(t, "it has its page", func() bool { return count(t, m.pages) == many })
 		m.r.halt()
 		for i, bucket := range []string{"sites", "sites-status"} {
 			must(t, admin.js.DeleteStream(t.Context(), "KV_"+bucket))
 			must(t, backup[i].Restore(t.Context(), admin.js.Conn()))
 		}
 		m = admin.away().massed()
-		eventually(t, "the brake holds it", func() bool {
+		natstest.Eventually(t, "the brake holds it", func() bool {
 			state := m.c.Stats().Brake
 			return state.Engaged && state.Swept == 1 && m.c.Stats().Sweeps > 0
 		})
@@ -327,10 +327,13 @@ func TestWhatWasDeletedBeforeTheBackupAndMadeAgainIsHeld(t *testing.T) {
 		holdsIt("without a record")
 		_, err := m.kv("sites-status").PutString(t.Context(), key, fmt.Sprintf(`{"schemaVersion":%d}`, entity.RecordSchemaVersion))
 		must(t, err)
-		eventually(t, "its record is of no controller", func() bool { _, is := m.sites.Records().Cached(key); return is })
+		natstest.Eventually(t, "its record is of no controller", func() bool {
+			_, is := m.sites.Records().Cached(key)
+			return is
+		})
 		holdsIt("with a record that owes nothing")
 		must(t, m.c.ReleaseBrake(t.Context()))
-		eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
+		natstest.Eventually(t, "it goes", func() bool { return count(t, m.pages) == many-1 })
 	})
 }
 

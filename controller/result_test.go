@@ -36,7 +36,7 @@ func parkHome(
 	w.run(c)
 	must(t, sites.Create(t.Context(), newSite("home", "one")))
 	must(t, sites.Create(t.Context(), newSite("other", "one")))
-	eventually(t, "the key is parked", func() bool { return c.Stats().Parked == 1 && seen.count("other") > 0 })
+	natstest.Eventually(t, "the key is parked", func() bool { return c.Stats().Parked == 1 && seen.count("other") > 0 })
 	return c, sites, pages
 }
 
@@ -95,7 +95,7 @@ func TestParkedKeyIsNotWokenByRetryResyncOrSecondary(t *testing.T) {
 			c.Enqueue("home", op)
 		}
 		resyncs := seen.with("other", OperationResync)
-		eventually(t, "the other key had a secondary and two resyncs, so this one had them too", func() bool {
+		natstest.Eventually(t, "the other key had a secondary and two resyncs, so this one had them too", func() bool {
 			return seen.with("other", OperationSecondary) > 0 && seen.with("other", OperationResync) > resyncs+2
 		})
 		if n := seen.count("home"); n != 1 || c.Stats().Parked != 1 {
@@ -138,10 +138,10 @@ func TestParkedKeyIsWoken(t *testing.T) {
 				trigger = make(chan struct{})
 				c, sites, _ := parkHome(t, w, &seen, WithReconcileAllOn(trigger))
 				must(t, test.wake(t.Context(), c, sites))
-				eventually(t, "the parked key runs again", func() bool {
+				natstest.Eventually(t, "the parked key runs again", func() bool {
 					return seen.with("home", test.op) > 0 && seen.count("home") == 2
 				})
-				eventually(t, "and is parked again", func() bool { return c.Stats().Parked == 1 })
+				natstest.Eventually(t, "and is parked again", func() bool { return c.Stats().Parked == 1 })
 				idle(t, c)
 				if n := seen.count("home"); n != 2 {
 					t.Errorf("%d runs, want two: %v", n, seen.of("home"))
@@ -165,7 +165,9 @@ func TestParkedKeyIsWokenByARestart(t *testing.T) {
 			if n == 1 {
 				must(t, sites.Create(t.Context(), newSite("home", "one")))
 			}
-			eventually(t, "the key is parked", func() bool { return seen.count("home") == n && c.Stats().Parked == 1 })
+			natstest.Eventually(t, "the key is parked", func() bool {
+				return seen.count("home") == n && c.Stats().Parked == 1
+			})
 			r.halt()
 		}
 	})
@@ -185,17 +187,17 @@ func TestParkedTeardownIsWokenWhenTheDocumentIsBack(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the teardown is parked", func() bool { return c.Stats().Parked == 1 })
+		natstest.Eventually(t, "the teardown is parked", func() bool { return c.Stats().Parked == 1 })
 		c.Enqueue("home", OperationSecondary)
 		idle(t, c)
 		if n := seen.count("home"); n != 2 {
 			t.Errorf("%d runs, want two: %v", n, seen.of("home"))
 		}
 		must(t, sites.Create(t.Context(), newSite("home", "two")))
-		eventually(t, "it is reconciled again", func() bool { return seen.with("home", OperationPut) == 2 })
-		eventually(t, "nothing is parked", func() bool { return c.Stats().Parked == 0 })
+		natstest.Eventually(t, "it is reconciled again", func() bool { return seen.with("home", OperationPut) == 2 })
+		natstest.Eventually(t, "nothing is parked", func() bool { return c.Stats().Parked == 0 })
 	})
 }
 
@@ -231,7 +233,7 @@ func TestErrorPolicyDecidesWhenAFailedKeyIsDue(t *testing.T) {
 				t.Errorf("asked about %q, %v, attempt %d; want home, %v, %d", q.key, q.err, q.attempt, errUnwell, n)
 			}
 		}
-		eventually(t, "three results", func() bool { return len(told.all()) == 3 })
+		natstest.Eventually(t, "three results", func() bool { return len(told.all()) == 3 })
 		if due := time.Until(told.all()[2].NextDue); due < 59*time.Minute || due > time.Hour {
 			t.Errorf("next due in %v, want the hour that the policy said", due)
 		}
@@ -284,7 +286,7 @@ func TestResultsAreToldInOrderPerKeyBeforeTheKeyRunsAgain(t *testing.T) {
 			must(t, sites.Create(t.Context(), newSite(key, "one")))
 		}
 		// Its creation is a change of a primary, which starts the count of failed attempts anew.
-		eventually(t, "the creation of all has been seen", func() bool {
+		natstest.Eventually(t, "the creation of all has been seen", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for key := range state {

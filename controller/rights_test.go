@@ -32,14 +32,16 @@ func TestWithoutTheRightToWriteARecordThereIsNoReconcile(t *testing.T) {
 		w.run(c)
 		must(t, sites.Create(ctx, newSite("blocked", "one")))
 		must(t, sites.Create(ctx, newSite("free", "one")))
-		eventually(t, "the one whose record may be written is reconciled", func() bool { return seen.count("free") > 0 })
-		eventually(t, "the other is reported", degradedNow(c, "records"))
+		natstest.Eventually(t, "the one whose record may be written is reconciled", func() bool {
+			return seen.count("free") > 0
+		})
+		natstest.Eventually(t, "the other is reported", degradedNow(c, "records"))
 		if seen.count("blocked") > 0 {
 			t.Error("reconciled without a record")
 		}
 		granted.Store(true)
 		must(t, srv.Restart())
-		eventually(t, "it is not lost", func() bool { return seen.count("blocked") > 0 })
-		eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "it is not lost", func() bool { return seen.count("blocked") > 0 })
+		natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
 	})
 }

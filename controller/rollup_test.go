@@ -43,7 +43,7 @@ func TestAPurgeIsTold(t *testing.T) {
 					must(t, sites.Create(ctx, newSite(key, "one")))
 					eventuallyReason(t, sites, key, entity.ReasonSynced)
 					must(t, purge(key))
-					eventually(t, key+" is torn down", noRecord(t, sites, key))
+					natstest.Eventually(t, key+" is torn down", noRecord(t, sites, key))
 					if seen.with(key, OperationPurge) != 1 || seen.with(key, OperationDelete) != 0 {
 						t.Errorf("%s was reconciled for %v", key, seen.of(key))
 					}
@@ -105,7 +105,9 @@ func TestARollupOfOneNamespaceTearsNothingDownInAnother(t *testing.T) {
 			}
 		}
 		compared := sites.Informer().Status().Compares
-		eventually(t, "the keys are compared", func() bool { return sites.Informer().Status().Compares >= compared+2 })
+		natstest.Eventually(t, "the keys are compared", func() bool {
+			return sites.Informer().Status().Compares >= compared+2
+		})
 		keys = append(keys, create("ns2", "last"))
 		if stats := c.Stats(); stats.TornDown != 0 || stats.Cascaded != 0 {
 			t.Errorf("%d torn down, %d pages deleted", stats.TornDown, stats.Cascaded)

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,8 +56,7 @@ func (w *world) kv(bucket string) jetstream.KeyValue {
 // raw is what a key holds on the wire; nil if nothing.
 func (w *world) raw(bucket, key string) map[string]any {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	ctx := context.Background() // it may be a cleanup that asks
 	kv, err := w.js.KeyValue(ctx, bucket)
 	must(w.t, err)
 	entry, err := kv.Get(ctx, key)
@@ -83,16 +80,11 @@ func (w *world) emptied(bucket string) {
 
 func siteName(i int) string { return fmt.Sprintf("site-%02d", i) }
 
-// make puts n documents, again where nobody answered: the server may have been restarted.
+// make puts n documents, those that are missing.
 func (w *world) make(sites *entity.Client[*site], n int) {
 	w.t.Helper()
 	for i := range n {
-		var err error
-		deadline := time.Now().Add(patience)
-		for again := true; again; again = errors.Is(err, entity.ErrOutcomeUnknown) && time.Now().Before(deadline) {
-			err = sites.Create(w.t.Context(), newSite(siteName(i), "t"))
-		}
-		if !apierrors.IsAlreadyExists(err) {
+		if err := sites.Create(w.t.Context(), newSite(siteName(i), "t")); !apierrors.IsAlreadyExists(err) {
 			must(w.t, err)
 		}
 	}
@@ -101,22 +93,15 @@ func (w *world) make(sites *entity.Client[*site], n int) {
 // count is how many entities there are, live.
 func count(t *testing.T, client *entity.Client[*site]) int {
 	t.Helper()
-	var all []*site
-	eventually(t, "the server answers", func() bool { // a busy disk may keep it from doing so for seconds
-		var err error
-		if all, err = client.List(t.Context()); errors.Is(err, nats.ErrTimeout) {
-			return false
-		}
-		must(t, err)
-		return true
-	})
+	all, err := client.List(t.Context())
+	must(t, err)
 	return len(all)
 }
 
 // synced waits until n sites are reconciled and have a page each.
 func (w *world) settled(c *Controller[*site], sites *entity.Client[*site], n int) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
+	natstest.Eventually(w.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
 		for i := range n {
 			record, err := sites.Record(w.t.Context(), siteName(i))
 			if err != nil || record.ObservedRevision == 0 {

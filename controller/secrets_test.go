@@ -250,7 +250,7 @@ func TestNoCopyOfADocumentHoldsItsSecrets(t *testing.T) {
 		reconciled := func(reason string) func() bool {
 			return func() bool { return heard.has("$KV.vaults-status.a ", `"`+reason+`"`) }
 		}
-		eventually(t, "reconciled", reconciled(entity.ReasonSynced))
+		natstest.Eventually(t, "reconciled", reconciled(entity.ReasonSynced))
 		if !heard.has("$KV.vaults-status._nagi.intents", `"size":7`) || !heard.has("$KV.vaults-status.a ", "visible") {
 			t.Error("intents and records do not have what is no secret")
 		}
@@ -268,7 +268,7 @@ func TestNoCopyOfADocumentHoldsItsSecrets(t *testing.T) {
 			name := "invalid" + string(rune('a'+i))
 			_, err := documents.Put(t.Context(), name, []byte(`{"spec":`+spec+`}`))
 			must(t, err)
-			eventually(t, "reported", func() bool {
+			natstest.Eventually(t, "reported", func() bool {
 				return heard.has("$KV.vaults-status."+name+" ", entity.ReasonInvalid)
 			})
 		}
@@ -299,7 +299,7 @@ func (w *world) lastKnownAfterADelete(vaults *entity.Client[*vault], running *ru
 	}), WithResyncInterval(0))
 	must(w.t, err)
 	w.run(c)
-	eventually(w.t, "its delete is reconciled", func() bool { return len(known) > 0 })
+	natstest.Eventually(w.t, "its delete is reconciled", func() bool { return len(known) > 0 })
 	last := (<-known).Spec
 	if last.Title != "visible" || last.Users[0].Name != "ann" || last.Backends["b"].Next.Host != "i" ||
 		last.Extra["note"] != "seen" || last.vaultShelf.Auth.User != "seen" {

@@ -73,8 +73,8 @@ func TestSetStatusIsWrittenWithTheOutcome(t *testing.T) {
 				}
 				before := seen.count("home")
 				c.Enqueue("home", OperationManual)
-				eventually(t, "a second reconcile", func() bool { return seen.count("home") > before })
-				eventually(t, "what it sent would have been seen", func() bool {
+				natstest.Eventually(t, "a second reconcile", func() bool { return seen.count("home") > before })
+				natstest.Eventually(t, "what it sent would have been seen", func() bool {
 					must(t, w.js.Conn().Publish("$KV.sites-status.home", []byte("{}")))
 					return len(sent) > 2
 				})
@@ -124,7 +124,7 @@ func TestSetStatusLeavesWhatAnotherHasUpdated(t *testing.T) {
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(ctx, newSite("home", "one")))
-				eventually(t, "both statuses are there", func() bool {
+				natstest.Eventually(t, "both statuses are there", func() bool {
 					s, err := sites.Get(ctx, "home")
 					return err == nil && s.Status.Ready && s.Status.Note == "ours"
 				})
@@ -193,7 +193,7 @@ func TestSetStatusThatCannotBeWrittenIsSetAgain(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
+		natstest.Eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
 		w.limitRecords(-1)
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		s, err := sites.Get(t.Context(), "home")
@@ -318,7 +318,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 		size.Store(besideTheRest)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		eventuallyReason(t, sites, "home", entity.ReasonRetrying)
-		eventually(t, "it is refused again and again", func() bool {
+		natstest.Eventually(t, "it is refused again and again", func() bool {
 			return c.engine.Inside().Keys.Of("home").Refusals > 5
 		})
 		record, err := sites.Record(t.Context(), "home")
@@ -336,7 +336,9 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 		if n := attempts.Load(); n != 1 {
 			t.Errorf("attempt %d was reported, but none failed that another would follow", n)
 		}
-		eventually(t, "the backoff is over", func() bool { return c.engine.Inside().Keys.Of("home").Refusals == 0 })
+		natstest.Eventually(t, "the backoff is over", func() bool {
+			return c.engine.Inside().Keys.Of("home").Refusals == 0
+		})
 	})
 }
 
@@ -357,7 +359,7 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		for attempt := 1; attempt <= 3; attempt++ {
-			eventually(t, "the refusal is noted", func() bool {
+			natstest.Eventually(t, "the refusal is noted", func() bool {
 				return c.Stats().RecordErrors == uint64(attempt) && c.engine.Inside().Queue.Counts().InProgress == 0
 			})
 			if n := c.engine.Inside().Keys.Of("home").Refusals; n != 0 {

@@ -85,7 +85,7 @@ func TestTwoControllersOverOneBucketEachHaveTheirOwnLife(t *testing.T) {
 		}
 		every := func(what string, holds func(o *keeper) bool) {
 			t.Helper()
-			eventually(t, "of both: "+what, func() bool { return holds(first) && holds(second) })
+			natstest.Eventually(t, "of both: "+what, func() bool { return holds(first) && holds(second) })
 		}
 
 		home := newSite("home", "one")
@@ -160,14 +160,14 @@ func TestOneOfTwoControllersOverOneBucketStopsAndStartsAgain(t *testing.T) {
 					must(t, sites.Create(ctx, newSite(fmt.Sprintf("s%d", i), "one")))
 				}
 				for _, o := range []*keeper{goes, stays} {
-					eventually(t, "all are reconciled", func() bool { return len(ready(o)) == 20 })
+					natstest.Eventually(t, "all are reconciled", func() bool { return len(ready(o)) == 20 })
 				}
 
 				running.halt()
 				going.Close()
 				must(t, staying.Delete(ctx, "s0"))
 				must(t, staying.Create(ctx, newSite("late", "one")))
-				eventually(t, "the other one goes on", func() bool {
+				natstest.Eventually(t, "the other one goes on", func() bool {
 					_, err := stays.sites.Record(ctx, "s0")
 					return apierrors.IsNotFound(err) && slices.Contains(ready(stays), "late")
 				})
@@ -177,7 +177,7 @@ func TestOneOfTwoControllersOverOneBucketStopsAndStartsAgain(t *testing.T) {
 
 				again := newKeeper(t, names[going], w.derive(staying, going.Config().StatusBucket), owned[going])
 				w.run(again.controller)
-				eventually(t, "it makes up for what it missed", func() bool {
+				natstest.Eventually(t, "it makes up for what it missed", func() bool {
 					_, err := again.sites.Record(ctx, "s0")
 					return apierrors.IsNotFound(err) && slices.Contains(ready(again), "late") && again.with("s0", OperationDelete) == 1
 				})

@@ -52,7 +52,7 @@ type child struct {
 
 func startChild(t *testing.T, role string) *child {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignalChild$")
 	cmd.Env = append(os.Environ(), signalChild+"="+role)

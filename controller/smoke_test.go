@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,7 +83,7 @@ func TestATeardownSurvivesSIGKILL(t *testing.T) {
 	c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages))
 	must(t, err)
 	w.run(c)
-	eventually(t, "the teardown is finished", func() bool {
+	natstest.Eventually(t, "the teardown is finished", func() bool {
 		return noRecord(t, sites, "home")() && count(t, pages) == 0
 	})
 }

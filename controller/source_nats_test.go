@@ -30,18 +30,18 @@ func TestASecondarysStatusWakesItsOwner(t *testing.T) {
 		var seen calls
 		c, _, _ := w.runningSites(&seen, Owns(pages))
 		must(t, theirs.Create(t.Context(), w.ownedPage("page", "home")))
-		eventually(t, "created", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "created", func() bool { return seen.with("home", OperationSecondary) == 1 })
 		setStatus(t, theirs, "page", siteStatus{Note: "on its way"})
-		eventually(t, "its first status", func() bool { return seen.with("home", OperationSecondary) == 2 })
+		natstest.Eventually(t, "its first status", func() bool { return seen.with("home", OperationSecondary) == 2 })
 		setStatus(t, theirs, "page", siteStatus{Ready: true})
-		eventually(t, "its next status", func() bool { return seen.with("home", OperationSecondary) == 3 })
+		natstest.Eventually(t, "its next status", func() bool { return seen.with("home", OperationSecondary) == 3 })
 		p, err := pages.Lister().Get("page")
 		must(t, err)
 		if !p.Status.Ready {
 			t.Error("the owner was woken before the cache has the status")
 		}
 		must(t, theirs.Delete(t.Context(), "page"))
-		eventually(t, "its delete", func() bool { return seen.with("home", OperationSecondary) == 4 })
+		natstest.Eventually(t, "its delete", func() bool { return seen.with("home", OperationSecondary) == 4 })
 		idle(t, c)
 		if n := seen.count("away"); n != 1 {
 			t.Errorf("another site was woken %d times: %v", n-1, seen.of("away"))
@@ -77,7 +77,7 @@ func TestPredicatesSeeTheStatusBeforeAndAfter(t *testing.T) {
 		// Documents and records are two streams, and of a record that is written twice in a row only the last may be
 		// delivered.
 		shown := func(status siteStatus) {
-			eventually(t, "the cache shows it", func() bool {
+			natstest.Eventually(t, "the cache shows it", func() bool {
 				p, err := pages.Lister().Get("page")
 				return err == nil && p.Status == status
 			})
@@ -90,21 +90,21 @@ func TestPredicatesSeeTheStatusBeforeAndAfter(t *testing.T) {
 		shown(siteStatus{})
 		becomes(siteStatus{Note: "on its way"})
 		becomes(siteStatus{Ready: true})
-		eventually(t, "it became ready", woken(1))
+		natstest.Eventually(t, "it became ready", woken(1))
 		becomes(siteStatus{Ready: true, Note: "still"})
 		must(t, theirs.Patch(t.Context(), "page", []byte(`{"spec":{"pages":1}}`)))
 		becomes(siteStatus{Note: "no more"})
 		becomes(siteStatus{Ready: true})
-		eventually(t, "it became ready again", woken(2))
+		natstest.Eventually(t, "it became ready again", woken(2))
 		if updates.Load() != 2 {
 			t.Errorf("%d updates passed the first predicate, want the two in which it became ready", updates.Load())
 		}
 		must(t, theirs.Delete(t.Context(), "page"))
-		eventually(t, "it was deleted while it was ready", woken(3))
+		natstest.Eventually(t, "it was deleted while it was ready", woken(3))
 		must(t, theirs.Create(t.Context(), w.ownedPage("never", "home")))
 		must(t, theirs.Delete(t.Context(), "never"))
 		must(t, theirs.Create(t.Context(), named("last")))
-		eventually(t, "the last event", func() bool { return seen.with("away", OperationTertiary) >= 1 })
+		natstest.Eventually(t, "the last event", func() bool { return seen.with("away", OperationTertiary) >= 1 })
 		idle(t, c)
 		if !woken(3)() {
 			t.Errorf("woken by a delete of one that was not ready: %v", seen.of("home"))
@@ -131,7 +131,9 @@ func TestMapperSeesTheStatus(t *testing.T) {
 			}
 			change()
 			for _, key := range keys {
-				eventually(t, what+": "+key, func() bool { return seen.with(key, OperationTertiary) > before[key] })
+				natstest.Eventually(t, what+": "+key, func() bool {
+					return seen.with(key, OperationTertiary) > before[key]
+				})
 			}
 			idle(t, c)
 		}
@@ -159,16 +161,18 @@ func TestBookkeepingInASecondarysRecordWakesNobody(t *testing.T) {
 		var seen calls
 		c, _, _ := w.runningSites(&seen, Owns(pages))
 		must(t, theirs.Create(t.Context(), w.ownedPage("page", "home")))
-		eventually(t, "created", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "created", func() bool { return seen.with("home", OperationSecondary) == 1 })
 		record := &entity.Record{Controller: "pages", DocumentRevision: 1, LastDocument: []byte(`{"spec":{}}`)}
 		must(t, theirs.Records().Put(t.Context(), "page", record))
 		record.DocumentRevision++
 		must(t, theirs.Records().Put(t.Context(), "page", record))
 		must(t, theirs.Create(t.Context(), w.ownedPage("last", "away")))
 		// or the two events may be one run
-		eventually(t, "created", func() bool { return seen.with("away", OperationSecondary) == 1 })
+		natstest.Eventually(t, "created", func() bool { return seen.with("away", OperationSecondary) == 1 })
 		setStatus(t, theirs, "last", siteStatus{Ready: true})
-		eventually(t, "a status that came later", func() bool { return seen.with("away", OperationSecondary) == 2 })
+		natstest.Eventually(t, "a status that came later", func() bool {
+			return seen.with("away", OperationSecondary) == 2
+		})
 		idle(t, c)
 		if n := seen.with("home", OperationSecondary); n != 1 {
 			t.Errorf("woken %d times, want once, when it was created: %v", n, seen.of("home"))
@@ -213,10 +217,10 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 			told <- news{source, err}
 		}))
 		const name = "Owns Page (bucket pages)"
-		eventually(t, "the pages are watched", func() bool { return pages.Informer().Status().Resumes > 0 })
+		natstest.Eventually(t, "the pages are watched", func() bool { return pages.Informer().Status().Resumes > 0 })
 		reload("$JS.API.CONSUMER.*.KV_pages.>", "$JS.API.CONSUMER.MSG.NEXT.KV_pages.>")
 		admin.withoutConsumers("pages")
-		eventually(t, "the source is degraded", func() bool {
+		natstest.Eventually(t, "the source is degraded", func() bool {
 			err := c.Stats().Degraded[name]
 			return err != nil && strings.Contains(err.Error(), "ermission")
 		})
@@ -227,10 +231,14 @@ func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
 		theirs := admin.pages()
 		must(t, theirs.Create(t.Context(), w.ownedPage("page", "home")))
 		must(t, sites.Patch(t.Context(), "away", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "primaries are reconciled all the same", func() bool { return seen.with("away", OperationPut) == 2 })
+		natstest.Eventually(t, "primaries are reconciled all the same", func() bool {
+			return seen.with("away", OperationPut) == 2
+		})
 		reload()
-		eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
-		eventually(t, "what happened meanwhile is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "what happened meanwhile is heard", func() bool {
+			return seen.with("home", OperationSecondary) == 1
+		})
 		for n.source != name || n.err != nil {
 			n = receive(t, "the callback is told that it works again", told)
 		}

@@ -37,13 +37,13 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 				m.reportsAStreamThatMayHaveGoneBack()
 
 				must(t, m.sites.Delete(t.Context(), siteName(1)))
-				eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
+				natstest.Eventually(t, "it is torn down", noRecord(t, m.sites, siteName(1)))
 				must(t, m.pages.Create(t.Context(), m.ownedPage("late", siteName(1))))
-				eventually(t, "the sweep goes on", gone(t, m.pages, "late"))
+				natstest.Eventually(t, "the sweep goes on", gone(t, m.pages, "late"))
 
 				m = m.restarted(func() { must(t, m.away().sites().Delete(t.Context(), siteName(2))) },
 					WithResyncInterval(30*time.Millisecond))
-				eventually(t, "what is owed at the start is torn down", gone(t, m.pages, siteName(2)))
+				natstest.Eventually(t, "what is owed at the start is torn down", gone(t, m.pages, siteName(2)))
 				m.reportsAStreamThatMayHaveGoneBack()
 				if n := m.c.Stats().BrakeEngaged; n != 0 {
 					t.Errorf("the brake engaged %d times: %+v", n, m.told.all())
@@ -56,15 +56,15 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 						must(t, admin.Delete(t.Context(), siteName(i)))
 					}
 				}, WithResyncInterval(30*time.Millisecond))
-				eventually(t, "the brake holds them, and nothing else", func() bool {
+				natstest.Eventually(t, "the brake holds them, and nothing else", func() bool {
 					state := m.c.Stats().Brake
 					return state.Engaged && state.Held == many-left-3 && state.Swept == 0 && m.c.Stats().Sweeps > 2
 				})
 				must(t, m.c.ReleaseBrake(t.Context()))
 				const others = 2 // the first site's page, and the one that is made up
-				eventually(t, "they go", func() bool { return count(t, m.pages) == left+others })
+				natstest.Eventually(t, "they go", func() bool { return count(t, m.pages) == left+others })
 				sweeps := m.c.Stats().Sweeps
-				eventually(t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
+				natstest.Eventually(t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
 				if n := m.seen.count("ghost"); n != 0 || !exists(t, m.pages, "made-up") {
 					t.Errorf("what never was is reconciled %d times; its page exists: %v", n, exists(t, m.pages, "made-up"))
 				}
@@ -76,7 +76,7 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 // reportsAStreamThatMayHaveGoneBack waits for that in what is degraded.
 func (m *massed) reportsAStreamThatMayHaveGoneBack() {
 	m.t.Helper()
-	eventually(m.t, "it is reported", func() bool {
+	natstest.Eventually(m.t, "it is reported", func() bool {
 		err := m.c.Stats().Degraded["restore (bucket sites-status)"]
 		return err != nil && strings.Contains(err.Error(), "may have been restored") && m.c.Stats().NeverWas > 0
 	})
@@ -99,16 +99,16 @@ func TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule(t *testing.T) {
 				for range 4 { // past the revision
 					m.put("sites", siteName(0), `{"spec":{"title":"hot"}}`)
 				}
-				eventually(t, "nothing tells of another stream any more", func() bool {
+				natstest.Eventually(t, "nothing tells of another stream any more", func() bool {
 					s := m.c.Stats()
 					return s.Degraded["restore (bucket sites-status)"] == nil && s.NeverWas == pages
 				})
 				m = m.restarted(func() { were(t, m.away().sites(), "young") }, WithResyncInterval(30*time.Millisecond))
 				if pages < many {
-					eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
+					natstest.Eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
 					return
 				}
-				eventually(t, "the brake holds it", func() bool {
+				natstest.Eventually(t, "the brake holds it", func() bool {
 					state := m.c.Stats().Brake
 					return state.Engaged && state.Swept == 1
 				})
@@ -116,7 +116,7 @@ func TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule(t *testing.T) {
 					t.Errorf("%d pages are left; it was reconciled for %v", n, m.seen.of("young"))
 				}
 				must(t, m.c.ReleaseBrake(t.Context()))
-				eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
+				natstest.Eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
 			})
 		})
 	}

@@ -60,7 +60,7 @@ func TestWhatIsOwnedCarriesARevisionOfItsOwner(t *testing.T) {
 				// One that the owner has not reached is from a later state of the stream, and is put right.
 				must(t, pages.Patch(t.Context(), "home",
 					[]byte(`{"metadata":{"annotations":{"`+entity.OwnerRevisionAnnotation+`":"1000@`+stream+`"}}}`)))
-				eventually(t, "it is put right", func() bool {
+				natstest.Eventually(t, "it is put right", func() bool {
 					revision, _ := stampOf(t, pages, "home")
 					return revision == s.ResourceVersion
 				})

@@ -36,7 +36,7 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 		}), Owns(pages), WithWorkers(2), WithResyncInterval(0), timing)
 		must(t, err)
 		r := w.run(leader)
-		eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
 		var seen calls
 		ours := w.sites()
 		waiting, err := New("sites", ours, seen.reconciler(nil), Owns(w.pages()), WithResyncInterval(0), timing)
@@ -50,25 +50,27 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 		}
 		must(t, sites.Create(ctx, newSite("owed", "one")))
 		eventuallyReason(t, sites, "owed", entity.ReasonSynced)
-		eventually(t, "the second knows them", func() bool { return remembers(waiting)["queue"] == n+1 })
+		natstest.Eventually(t, "the second knows them", func() bool { return remembers(waiting)["queue"] == n+1 })
 		for i := range n {
 			must(t, sites.Delete(ctx, fmt.Sprint("site-", i)))
 		}
-		eventually(t, "they are torn down", func() bool { return leader.Stats().TornDown == n })
-		eventually(t, "the second has forgotten them", func() bool {
+		natstest.Eventually(t, "they are torn down", func() bool { return leader.Stats().TornDown == n })
+		natstest.Eventually(t, "the second has forgotten them", func() bool {
 			left := remembers(waiting)
 			return left["queue"] == 1 && left["vanishings"] == 0 && left["losses"] == 0
 		})
 
 		waiting.Enqueue("nobody", OperationManual)
 		must(t, sites.Delete(ctx, "owed"))
-		eventually(t, "the second knows that it is gone", func() bool {
+		natstest.Eventually(t, "the second knows that it is gone", func() bool {
 			return !waiting.engine.Inside().Primary.Exists("owed")
 		})
-		eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
+		natstest.Eventually(t, "the first is in its teardown", func() bool { return leader.Stats().Running == 1 })
 		close(block)
 		r.halt()
-		eventually(t, "the second does what is owed", noRecord(t, ours, "owed"))
-		eventually(t, "and what it was asked for", func() bool { return seen.with("nobody", OperationManual) > 0 })
+		natstest.Eventually(t, "the second does what is owed", noRecord(t, ours, "owed"))
+		natstest.Eventually(t, "and what it was asked for", func() bool {
+			return seen.with("nobody", OperationManual) > 0
+		})
 	})
 }

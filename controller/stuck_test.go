@@ -33,24 +33,28 @@ func TestAReconcileThatDoesNotReturnIsToldWithItsStack(t *testing.T) {
 		}), WithWorkers(3), WithStuckAfter(300*time.Millisecond), WithEventRecorder(&told))
 		must(t, err)
 		w.run(logging{c, lines.logger()})
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		if longest := c.Stats().LongestRunning; longest != (LongestRunning{}) {
 			t.Errorf("nothing runs, and the longest is %v", longest)
 		}
 		began := time.Now()
 		must(t, sites.Create(t.Context(), newSite("stuck", "one")))
-		eventually(t, "Stats show it", func() bool { return c.Stats().LongestRunning.Key == "stuck" })
+		natstest.Eventually(t, "Stats show it", func() bool { return c.Stats().LongestRunning.Key == "stuck" })
 		if longest := c.Stats().LongestRunning; longest.Since.Before(began) || longest.Attempt != 1 {
 			t.Errorf("the longest is %v", longest)
 		}
 		must(t, sites.Create(t.Context(), newSite("other", "one")))
-		eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck reconcile"] != nil })
+		time.Sleep(300*time.Millisecond - time.Since(began))
+		if err := c.Stats().Degraded["stuck reconcile"]; err != nil {
+			t.Errorf("degraded early: %v", err)
+		}
+		time.Sleep(2 * time.Second)
 		var problem *Problem
 		if err := c.Stats().Degraded["stuck reconcile"]; !errors.As(err, &problem) || problem.Since.Before(began) ||
 			!strings.Contains(err.Error(), `1 of 3 workers`) || !strings.Contains(err.Error(), `Site "stuck"`) {
 			t.Errorf("degraded: %v", err)
 		}
-		eventually(t, "the log and an event tell of it", func() bool {
+		natstest.Eventually(t, "the log and an event tell of it", func() bool {
 			return len(lines.with("Reconcile is stuck")) == 1 && len(told.with("ReconcileStuck")) == 1
 		})
 		line := lines.with("Reconcile is stuck")[0]
@@ -61,12 +65,12 @@ func TestAReconcileThatDoesNotReturnIsToldWithItsStack(t *testing.T) {
 		if one := told.with("ReconcileStuck")[0]; one.object != "stuck" || strings.Contains(one.message, "stuck_test.go") {
 			t.Errorf("the event is %q, want no stack in it", one)
 		}
-		time.Sleep(time.Second) // several looks later
+		time.Sleep(time.Minute) // many looks later
 		if n := len(lines.with("Reconcile is stuck")); n != 1 {
 			t.Errorf("%d warnings of one reconcile", n)
 		}
 		close(release)
-		eventually(t, "all is well", func() bool {
+		natstest.Eventually(t, "all is well", func() bool {
 			s := c.Stats()
 			return len(s.Degraded) == 0 && s.LongestRunning == (LongestRunning{})
 		})
@@ -83,7 +87,7 @@ func TestNoReconcileIsStuckIfNobodyWantsToKnow(t *testing.T) {
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		g.enter(t)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(10 * time.Minute)
 		for _, name := range []string{"stuck reconcile", "stuck callback"} {
 			if degraded := c.Stats().Degraded[name]; degraded != nil {
 				t.Errorf("%s is degraded: %v", name, degraded)
@@ -108,14 +112,18 @@ func TestACallbackThatDoesNotReturnIsDegraded(t *testing.T) {
 		w.run(c)
 		began := time.Now()
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck callback"] != nil })
+		time.Sleep(300*time.Millisecond - time.Since(began))
+		if err := c.Stats().Degraded["stuck callback"]; err != nil {
+			t.Errorf("degraded early: %v", err)
+		}
+		time.Sleep(2 * time.Second)
 		var problem *Problem
 		if err := c.Stats().Degraded["stuck callback"]; !errors.As(err, &problem) || problem.Since.Before(began) ||
 			!strings.Contains(err.Error(), "WithOnResult") {
 			t.Errorf("degraded: %v", err)
 		}
 		close(release)
-		eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 	})
 }
 
@@ -154,16 +162,20 @@ func TestAnOnWriteThatDoesNotReturnWhileARecordIsWrittenIsDegraded(t *testing.T)
 				c, err := New("sites", sites, (&calls{}).reconciler(nil), WithStuckAfter(300*time.Millisecond))
 				must(t, err)
 				w.run(c)
-				eventually(t, "it leads", func() bool { return c.Stats().Leading })
+				natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 				if !test.before {
 					must(t, sites.Create(t.Context(), newSite("home", "one")))
 				}
-				eventually(t, "it is degraded", func() bool { return c.Stats().Degraded["stuck callback"] != nil })
+				natstest.Eventually(t, "it is degraded", func() bool {
+					return c.Stats().Degraded["stuck callback"] != nil
+				})
 				if err := c.Stats().Degraded["stuck callback"]; !strings.Contains(err.Error(), "Config.OnWrite") {
 					t.Errorf("degraded: %v", err)
 				}
 				close(release)
-				eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && c.Stats().Reconciles > 0 })
+				natstest.Eventually(t, "all is well", func() bool {
+					return len(c.Stats().Degraded) == 0 && c.Stats().Reconciles > 0
+				})
 			})
 		})
 	}

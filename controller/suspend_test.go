@@ -32,8 +32,8 @@ func TestASuspendedDocumentIsNotReconciledUntilItIsResumed(t *testing.T) {
 		must(t, pages.Patch(ctx, "home", []byte(`{"spec":{"title":"changed"}}`)))
 		c.Enqueue("home", OperationManual)
 		must(t, sites.Create(ctx, newSite("after", "one")))
-		eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
-		eventually(t, "the queue is worked off", func() bool {
+		natstest.Eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
+		natstest.Eventually(t, "the queue is worked off", func() bool {
 			s := c.Stats()
 			return s.Ready == [3]int{} && s.Running == 0
 		})
@@ -41,7 +41,7 @@ func TestASuspendedDocumentIsNotReconciledUntilItIsResumed(t *testing.T) {
 			t.Errorf("reconciled %d times while suspended: %v", n-before, seen.of("home")[before:])
 		}
 		must(t, sites.Patch(ctx, "home", []byte(resumePatch)))
-		eventually(t, "it is reconciled again", func() bool {
+		natstest.Eventually(t, "it is reconciled again", func() bool {
 			p, err := pages.Get(ctx, "home")
 			return err == nil && p.Spec.Title == "two"
 		})
@@ -73,7 +73,7 @@ func TestASuspendedDocumentIsTornDownWhenItIsDeleted(t *testing.T) {
 				must(t, err)
 				w.run(c)
 			}
-			eventually(t, "it is torn down", noRecord(t, sites, "home"))
+			natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 			if exists(t, pages, "home") {
 				t.Error("its page is left")
 			}
@@ -95,12 +95,12 @@ func TestADocumentSuspendedBeforeARestartRests(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil))
 		must(t, err)
 		w.run(c)
-		eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
+		natstest.Eventually(t, "others are reconciled", func() bool { return seen.count("after") > 0 })
 		eventuallyReason(t, sites, "home", entity.ReasonSuspended)
 		if seen.count("home") > 0 {
 			t.Error("reconciled although it is suspended")
 		}
 		must(t, sites.Patch(ctx, "home", []byte(resumePatch)))
-		eventually(t, "it is reconciled once resumed", func() bool { return seen.count("home") > 0 })
+		natstest.Eventually(t, "it is reconciled once resumed", func() bool { return seen.count("home") > 0 })
 	})
 }

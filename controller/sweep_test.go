@@ -31,7 +31,7 @@ func (w *world) installed() {
 	c, err := New("sites", sites, (&calls{}).reconciler(nil))
 	must(w.t, err)
 	r := w.run(c)
-	eventually(w.t, "it works", func() bool { return c.Stats().Leading })
+	natstest.Eventually(w.t, "it works", func() bool { return c.Stats().Leading })
 	r.halt()
 }
 
@@ -56,13 +56,13 @@ func TestTheSweepDeletesWhatHasNoOwner(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(30*time.Millisecond))
 		must(t, err)
 		w.run(c)
-		eventually(t, "the orphan is swept", gone(t, pages, "orphan"))
-		eventually(t, "the cache that is swept knows it", func() bool {
+		natstest.Eventually(t, "the orphan is swept", gone(t, pages, "orphan"))
+		natstest.Eventually(t, "the cache that is swept knows it", func() bool {
 			_, there, err := pages.Informer().GetStore().GetByKey("orphan") // the lister hides own deletes sooner
 			return err == nil && !there
 		})
 		sweeps := c.Stats().Sweeps
-		eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+		natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 		for _, key := range []string{"owned", "of-broken", "foreign"} {
 			if !exists(t, pages, key) {
 				t.Errorf("page %q was swept", key)
@@ -92,7 +92,7 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 			WithSweepDryRun())
 		must(t, err)
 		w.run(c)
-		eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 })
+		natstest.Eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 })
 		if c.Stats().Orphaned != 1 || !exists(t, pages, "orphan") || seen.count("nobody") != 0 {
 			t.Errorf("orphaned %d, reconciled %v; want one reported and nothing done", c.Stats().Orphaned,
 				seen.of("nobody"))
@@ -133,13 +133,13 @@ func TestAnOwnerThatNeverWasIsOnlyReported(t *testing.T) {
 				must(t, err)
 				var log logLines
 				w.run(logging{c, log.logger()})
-				eventually(t, "it works", func() bool { return c.Stats().Leading })
+				natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 				for i := range many { // more than half of all that there is
 					must(t, pages.Create(t.Context(), w.ownedPage(siteName(i), owner)))
 				}
-				eventually(t, "all are reported", func() bool { return c.Stats().NeverWas == many })
+				natstest.Eventually(t, "all are reported", func() bool { return c.Stats().NeverWas == many })
 				sweeps := c.Stats().Sweeps
-				eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
+				natstest.Eventually(t, "sweeps go by", func() bool { return c.Stats().Sweeps > sweeps+3 })
 				s := c.Stats()
 				if s.Orphaned != many || s.BrakeEngaged != 0 || s.Brake.Swept != 0 || s.Reconciles != 0 || s.Malformed != 0 {
 					t.Errorf("%d orphaned, the brake engaged %d times, %d reconciles, %d malformed: %v",
@@ -173,8 +173,8 @@ func TestTheSweepAsksTheLeader(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond))
 		must(t, err)
 		w.run(c)
-		eventually(t, "the leader was asked", func() bool { return sites.confirmed.Load() > 2 })
-		eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 })
+		natstest.Eventually(t, "the leader was asked", func() bool { return sites.confirmed.Load() > 2 })
+		natstest.Eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > 5 })
 		if !exists(t, pages, "owned") || seen.with("home", OperationDelete) > 0 {
 			t.Errorf("swept although the leader has its owner: %v", seen.of("home"))
 		}
@@ -194,9 +194,9 @@ func TestTheSweepOfAPartOfABucketLeavesWhatWasOrphaned(t *testing.T) {
 		must(t, sites.Create(ctx, orphaning("shop.home", 0, "one")))
 		eventuallyReason(t, sites, "shop.home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "shop.home"))
-		eventually(t, "it is torn down", noRecord(t, sites, "shop.home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "shop.home"))
 		sweeps := c.Stats().Sweeps
-		eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
+		natstest.Eventually(t, "some sweeps", func() bool { return c.Stats().Sweeps > sweeps+5 })
 		if !exists(t, pages, "shop.home") || c.Stats().Orphaned != 0 {
 			t.Errorf("orphaned %d; the page exists: %v", c.Stats().Orphaned, exists(t, pages, "shop.home"))
 		}
@@ -228,7 +228,7 @@ func TestManyOwnersThatNeverWereHideNoGarbage(t *testing.T) {
 		c, err := New("sites", asking, noReconciler, Owns(pages), Owns(drafts), WithResyncInterval(20*time.Millisecond))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it works", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 		sweeps := c.Stats().Sweeps
 		// A sweep of so many owners takes some seconds where the machine is busy: what bounds this is how many there are.
 		swept := false

@@ -61,7 +61,9 @@ func started[T entity.IEntity](w *world, client *entity.Client[T]) *entity.Clien
 		informers = append(informers, records.Informer())
 	}
 	for _, i := range informers {
-		eventually(w.t, "it has synced or failed", func() bool { return i.HasSynced() || i.Status().Err != nil })
+		natstest.Eventually(w.t, "it has synced or failed", func() bool {
+			return i.HasSynced() || i.Status().Err != nil
+		})
 	}
 	return client
 }
@@ -159,7 +161,7 @@ func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
 		first, err := New("first", sites, noReconciler)
 		must(t, err)
 		r := w.run(first)
-		eventually(t, "the first leads", func() bool { return first.Stats().Leading })
+		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
 		r.halt()
 		second, err := New("second", sites, noReconciler)
 		must(t, err)
@@ -196,7 +198,7 @@ func TestCancelDuringTheSyncIsNoError(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- c.Run(ctx) }()
-				eventually(t, "Run has begun", c.engine.Inside().Started.Load)
+				natstest.Eventually(t, "Run has begun", c.engine.Inside().Started.Load)
 				cancel(reason)
 				if err := receive(t, "Run ends", ended); err != nil {
 					t.Errorf("Run: %v, want nil", err)
@@ -234,7 +236,7 @@ func TestSecondRunIsAnError(t *testing.T) {
 		c, err := New("sites", sites, seen.reconciler(nil))
 		must(t, err)
 		r := w.run(c)
-		eventually(t, "it runs", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it runs", func() bool { return c.Stats().Leading })
 		again := func(when string) {
 			t.Helper()
 			err := c.Run(t.Context())
@@ -245,7 +247,7 @@ func TestSecondRunIsAnError(t *testing.T) {
 		}
 		again("while the first runs")
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "the first still works", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "the first still works", func() bool { return seen.count("home") == 1 })
 		r.halt()
 		again("after the first")
 	})
@@ -285,7 +287,7 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		must(t, err)
 		c.Enqueue("n-0", OperationManual)
 		w.run(c)
-		eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
+		natstest.Eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
 			n := c.engine.Inside().Queue.Counts()
 			return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 		})
@@ -294,7 +296,7 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 				s.Leading)
 		}
 		close(release)
-		eventually(t, "every primary is reconciled", func() bool {
+		natstest.Eventually(t, "every primary is reconciled", func() bool {
 			for n := range each {
 				if seen.count(fmt.Sprint("n-", n)) == 0 {
 					return false
@@ -324,10 +326,10 @@ func TestSourceThatFailsLaterDegradesAndTheRestGoesOn(t *testing.T) {
 		}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it runs", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it runs", func() bool { return c.Stats().Leading })
 		const name = "Owns Page (bucket pages)"
 		must(t, w.js.DeleteKeyValue(t.Context(), "pages"))
-		eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[name] != nil })
+		natstest.Eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[name] != nil })
 		first := receive(t, "the callback", told)
 		for first.source != name { // another source may have been away for a moment
 			first = receive(t, "the callback about the source", told)
@@ -336,15 +338,17 @@ func TestSourceThatFailsLaterDegradesAndTheRestGoesOn(t *testing.T) {
 			t.Error("the callback is told that the source works, before that it does not")
 		}
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "primaries are reconciled all the same", func() bool { return seen.with("home", OperationPut) == 1 })
+		natstest.Eventually(t, "primaries are reconciled all the same", func() bool {
+			return seen.with("home", OperationPut) == 1
+		})
 		again := w.client("Page", "pages") // makes the bucket anew
-		eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
+		natstest.Eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
 		p := newSite("page", "one")
 		c.SetOwner(p, "home")
 		must(t, again.Create(t.Context(), p))
-		eventually(t, "and is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
+		natstest.Eventually(t, "and is heard", func() bool { return seen.with("home", OperationSecondary) == 1 })
 		var last news
-		eventually(t, "the callback is told that it works again", func() bool {
+		natstest.Eventually(t, "the callback is told that it works again", func() bool {
 			select {
 			case last = <-told:
 			default:
@@ -370,10 +374,12 @@ func TestControllersShareACacheAndStopApart(t *testing.T) {
 		w.run(second)
 		w.run(third)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		eventually(t, "both see it", func() bool { return seen.count("home") == 1 && seenByOther.count("home") == 1 })
+		natstest.Eventually(t, "both see it", func() bool {
+			return seen.count("home") == 1 && seenByOther.count("home") == 1
+		})
 		r.halt()
 		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-		eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
+		natstest.Eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
 		if n := seen.count("home"); n != 1 {
 			t.Errorf("the one that stopped reconciled %d times, want once", n)
 		}

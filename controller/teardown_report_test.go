@@ -48,12 +48,14 @@ func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing
 			must(t, sites.Create(ctx, siteWithPages("home", 1)))
 			eventuallyReason(t, sites, "home", entity.ReasonSynced)
 			// A reconcile for the page could meet the delete before its event comes, which is then one more.
-			eventually(t, "its page is heard of", func() bool { return seen.with("home", OperationSecondary) > heard })
+			natstest.Eventually(t, "its page is heard of", func() bool {
+				return seen.with("home", OperationSecondary) > heard
+			})
 			idle(t, c)
 		}
 		create()
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is asked for again and again", func() bool { return len(asked) >= 4 })
+		natstest.Eventually(t, "it is asked for again and again", func() bool { return len(asked) >= 4 })
 		if n := seen.with("home", OperationDelete); n != 1 {
 			t.Errorf("the reconciler was called %d times for the delete, want once", n)
 		}
@@ -61,17 +63,19 @@ func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing
 			t.Errorf("%d failing, want none: it waits", n)
 		}
 		c.Enqueue("home", OperationDelete)
-		eventually(t, "it is called for a delete that is asked for", func() bool {
+		natstest.Eventually(t, "it is called for a delete that is asked for", func() bool {
 			return seen.with("home", OperationDelete) == 2
 		})
 		letGo.Store(true)
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 
 		// The next one of that name is cleaned up after too.
 		idle(t, c)
 		create()
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "it is called for the next one", func() bool { return seen.with("home", OperationDelete) == 3 })
+		natstest.Eventually(t, "it is called for the next one", func() bool {
+			return seen.with("home", OperationDelete) == 3
+		})
 	})
 }
 
@@ -92,17 +96,17 @@ func TestALeaderThatCannotBeAskedIsNoAttempt(t *testing.T) {
 			}))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		proxy.Refuse()
 		c.Enqueue("nobody", OperationManual)
-		eventually(t, "the leader was asked in vain", func() bool { return c.Stats().LeaderErrors > 0 })
+		natstest.Eventually(t, "the leader was asked in vain", func() bool { return c.Stats().LeaderErrors > 0 })
 		if n := len(told.with(OperationDelete)); n != 0 || policy.Load() != 0 || c.Stats().Reconciles != 0 ||
 			c.Stats().Failures != 0 {
 			t.Errorf("%d results told, policy asked %d times, %d reconciles, %d failures; want none", n, policy.Load(),
 				c.Stats().Reconciles, c.Stats().Failures)
 		}
 		proxy.Resume()
-		eventually(t, "it is reconciled then", func() bool { return len(told.with(OperationDelete)) > 0 })
+		natstest.Eventually(t, "it is reconciled then", func() bool { return len(told.with(OperationDelete)) > 0 })
 		if n := seen.count("nobody"); n != 1 || told.with(OperationDelete)[0].Err != nil {
 			t.Errorf("called %d times, told %+v; want one success", n, told.with(OperationDelete))
 		}
@@ -129,7 +133,7 @@ func TestATeardownThatEndsEarlyIsReported(t *testing.T) {
 		must(t, sites.Create(ctx, newSite("home", "one")))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "the attempt is reported", func() bool { return len(told.with(OperationDelete)) > 0 })
+		natstest.Eventually(t, "the attempt is reported", func() bool { return len(told.with(OperationDelete)) > 0 })
 		if r := told.with(OperationDelete)[0]; r.Err != nil || r.Attempt != 1 || r.NextDue.IsZero() {
 			t.Errorf("told %+v, want a success that is looked at again", r)
 		}

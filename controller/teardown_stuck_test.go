@@ -47,12 +47,12 @@ func TestATeardownThatDoesNotGoOnIsDegraded(t *testing.T) {
 					err := c.Stats().Degraded["teardown"]
 					return err != nil && strings.Contains(err.Error(), `"home"`) && strings.Contains(err.Error(), "no rights")
 				}
-				eventually(t, "it is degraded", shown)
+				natstest.Eventually(t, "it is degraded", shown)
 				must(t, sites.Delete(t.Context(), "other"))
-				eventually(t, "the other is torn down", func() bool { return c.Stats().TornDown == 1 })
+				natstest.Eventually(t, "the other is torn down", func() bool { return c.Stats().TornDown == 1 })
 				throughout(t, 200*time.Millisecond, "it is degraded", shown)
 				end(w, pages, sites)
-				eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+				natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 			})
 		})
 	}

@@ -75,7 +75,7 @@ func TestADeleteMissedWhileDownIsTornDown(t *testing.T) {
 		}), Owns(pages))
 		must(t, err)
 		w.run(c2)
-		eventually(t, "the anchor is removed", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "the anchor is removed", noRecord(t, sites, "home"))
 		if n := count(t, pages); n != 0 {
 			t.Errorf("%d pages are left", n)
 		}
@@ -136,12 +136,12 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 				must(t, sites.Create(ctx, newSite("busy", "")))
 				<-busy // the only worker
 				must(t, sites.Delete(ctx, "home"))
-				eventually(t, "the delete is queued", func() bool { return c.Stats().Ready[0] > 0 })
+				natstest.Eventually(t, "the delete is queued", func() bool { return c.Stats().Ready[0] > 0 })
 				if moment == "before the reconciler" {
 					again()
 				}
 				close(release)
-				eventually(t, "the new document is reconciled as Put", func() bool {
+				natstest.Eventually(t, "the new document is reconciled as Put", func() bool {
 					now, err := sites.Record(ctx, "home")
 					must(t, err) // never without one
 					doc, err := sites.Get(ctx, "home")
@@ -202,7 +202,7 @@ func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 					}
 				})
 				must(t, other.Delete(ctx, "home"))
-				eventually(t, "the new document is reconciled", func() bool {
+				natstest.Eventually(t, "the new document is reconciled", func() bool {
 					doc, err := sites.Get(ctx, "home")
 					if err != nil {
 						return false
@@ -210,7 +210,7 @@ func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 					record, err := sites.Record(ctx, "home")
 					return err == nil && record.Anchor() && record.ObservedRevision == uint64(doc.Generation)
 				})
-				eventually(t, "it has its own pages", func() bool {
+				natstest.Eventually(t, "it has its own pages", func() bool {
 					for i := range 2 {
 						p, err := pages.Get(ctx, fmt.Sprintf("home-%d", i))
 						if err != nil || p.Spec.Title != "new" {
@@ -236,7 +236,7 @@ func TestAPurgeIsToldFromADelete(t *testing.T) {
 		must(t, sites.Create(ctx, newSite("home", "one")))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home", entity.Purge()))
-		eventually(t, "it is torn down", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
 		if seen.with("home", OperationPurge) != 1 || seen.with("home", OperationDelete) != 0 {
 			t.Errorf("reconciled with %v, want Purge", seen.of("home"))
 		}
@@ -266,7 +266,7 @@ func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
 		must(t, sites.Create(ctx, siteWithPages("home", 1)))
 		eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		must(t, sites.Delete(ctx, "home"))
-		eventually(t, "several attempts", func() bool { return seen.with("home", OperationDelete) > 6 })
+		natstest.Eventually(t, "several attempts", func() bool { return seen.with("home", OperationDelete) > 6 })
 		if !exists(t, pages, "home-0") || noRecord(t, sites, "home")() {
 			t.Error("something was deleted although the teardown failed")
 		}
@@ -274,7 +274,7 @@ func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
 			t.Errorf("LastKnown: %+v, %v", last, err)
 		}
 		healed.Store(true)
-		eventually(t, "it is finished", noRecord(t, sites, "home"))
+		natstest.Eventually(t, "it is finished", noRecord(t, sites, "home"))
 		if count(t, pages) != 0 {
 			t.Error("the page is left")
 		}
@@ -300,8 +300,10 @@ func TestABehindCacheTearsNothingDown(t *testing.T) {
 			WithResyncInterval(20*time.Millisecond))
 		must(t, err)
 		w.run(c2)
-		eventually(t, "the owed delete was looked at, and refused", func() bool { return behind.confirmed.Load() > 2 })
-		eventually(t, "some sweeps", func() bool { return c2.Stats().Sweeps > 5 })
+		natstest.Eventually(t, "the owed delete was looked at, and refused", func() bool {
+			return behind.confirmed.Load() > 2
+		})
+		natstest.Eventually(t, "some sweeps", func() bool { return c2.Stats().Sweeps > 5 })
 		if !exists(t, pages, "home-0") || noRecord(t, sites, "home")() || seen.with("home", OperationDelete) > 0 {
 			t.Errorf("torn down although the leader has the document: %v", seen.of("home"))
 		}

@@ -34,7 +34,7 @@ func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 		for _, key := range []string{"home", "never-good"} {
 			revision, err := w.kv("sites").Put(t.Context(), key, []byte(brokenSite))
 			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			told, ok := errors.AsType[*entity.NotReconciledError](
 				entity.WaitReconciled(ctx, w.away().sites(), key, revision))
@@ -102,7 +102,7 @@ func TestAnInvalidDocumentOfAnotherStreamIsAnotherOne(t *testing.T) {
 		}
 		stream, err := again.StreamIdentity(t.Context())
 		must(t, err)
-		eventually(t, "the record tells of the stream that there is", func() bool {
+		natstest.Eventually(t, "the record tells of the stream that there is", func() bool {
 			rec, err := again.Record(t.Context(), "home")
 			return err == nil && rec.Invalid != nil && rec.Invalid.Stream == stream && rec.Stream == stream
 		})
@@ -155,7 +155,7 @@ func TestFirstSeenIsKept(t *testing.T) {
 		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"two"}}`)))
 		w.put("sites", "bad", `{"spec":{}}`)
 		eventuallyReason(t, sites, "bad", entity.ReasonSynced)
-		eventually(t, "the age stays", func() bool {
+		natstest.Eventually(t, "the age stays", func() bool {
 			now, err := sites.Record(t.Context(), "home")
 			return err == nil && now.ObservedRevision > rec.ObservedRevision && now.FirstSeen.Equal(rec.FirstSeen)
 		})
@@ -191,7 +191,7 @@ func TestATeardownThatFailsIsToldInTheRecord(t *testing.T) {
 		}
 		revision := create()
 		must(t, sites.Delete(t.Context(), "home"))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		must(t, entity.WaitForCondition(ctx, away, "home", entity.ConditionDeleting, metav1.ConditionTrue))
 		rec, err := away.Record(t.Context(), "home")
@@ -217,7 +217,7 @@ func TestATeardownThatFailsIsToldInTheRecord(t *testing.T) {
 		}
 		letGo.Store(true)
 		c.Enqueue("home", OperationDelete)
-		eventually(t, "it is gone", func() bool { return entity.WaitDeleted(ctx, away, "home") == nil })
+		natstest.Eventually(t, "it is gone", func() bool { return entity.WaitDeleted(ctx, away, "home") == nil })
 	})
 }
 
@@ -228,7 +228,7 @@ func TestWhatABrakeHoldsIsToldToWhoWaitsForItsEnd(t *testing.T) {
 		m := w.filled()
 		w.emptied("sites")
 		m.holds(many)
-		eventually(t, "the wait tells of the brake", func() bool {
+		natstest.Eventually(t, "the wait tells of the brake", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			err := entity.WaitDeleted(ctx, w.away().sites(), siteName(0))

@@ -69,7 +69,7 @@ func TestATransformTakesNothingFromTheRecord(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("live", "t2")))
 		ready := func(sites *entity.Client[*site], key string) {
 			t.Helper()
-			eventually(t, key+" is reconciled", func() bool {
+			natstest.Eventually(t, key+" is reconciled", func() bool {
 				s, err := sites.Get(t.Context(), key)
 				rec, recErr := sites.Record(t.Context(), key)
 				return err == nil && recErr == nil && s.Status.Ready && rec.ObservedRevision == uint64(s.Generation)
@@ -90,7 +90,7 @@ func TestATransformTakesNothingFromTheRecord(t *testing.T) {
 			if last.Name != key || last.Spec.Title != title || last.ResourceVersion != s.ResourceVersion {
 				t.Errorf("LastKnown of %s: %+v, want the title %s at %s", key, last, title, s.ResourceVersion)
 			}
-			eventually(t, key+" is torn down", func() bool {
+			natstest.Eventually(t, key+" is torn down", func() bool {
 				_, err := sites.Record(t.Context(), key)
 				return err != nil
 			})
@@ -113,7 +113,7 @@ func TestATransformTakesNothingFromTheRecord(t *testing.T) {
 		}))
 		must(t, err)
 		w.run(c2)
-		eventually(t, "it is reconciled again", func() bool {
+		natstest.Eventually(t, "it is reconciled again", func() bool {
 			s, err := again.Get(t.Context(), "before")
 			return err == nil && s.Status.Note == "again"
 		})
@@ -158,13 +158,13 @@ func TestWithoutItsWholeDocumentNothingIsReconciledAndNoOutcomeIsLost(t *testing
 		w.run(c)
 		triedInVain := func() {
 			t.Helper()
-			eventually(t, "the document was tried to be read, which is told", func() bool {
+			natstest.Eventually(t, "the document was tried to be read, which is told", func() bool {
 				return client.asked.Load() > 1 && strings.Contains(fmt.Sprint(c.Stats().Degraded), "the leader is away")
 			})
 		}
 		recorded := func(what string, holds func(*entity.Record) bool) {
 			t.Helper()
-			eventually(t, what, func() bool {
+			natstest.Eventually(t, what, func() bool {
 				rec, err := sites.Record(t.Context(), "home")
 				return err == nil && holds(rec) && strings.Contains(string(rec.LastDocument), `"title":"long"`)
 			})
@@ -248,14 +248,17 @@ func TestAReconcileThroughATransformComesToRest(t *testing.T) {
 			}
 			return p
 		}
-		eventually(t, "the page is there", func() bool { return owned() != nil && all.count("home") >= 2 })
+		natstest.Eventually(t, "the page is there", func() bool { return owned() != nil && all.count("home") >= 2 })
 		c.Enqueue("home", OperationManual)
-		eventually(t, "it was asked for", func() bool { return all.with("home", OperationManual) > 0 })
-		eventually(t, "nothing is due", func() bool { s := c.Stats(); return s.Ready == [3]int{} && s.Running == 0 })
+		natstest.Eventually(t, "it was asked for", func() bool { return all.with("home", OperationManual) > 0 })
+		natstest.Eventually(t, "nothing is due", func() bool {
+			s := c.Stats()
+			return s.Ready == [3]int{} && s.Running == 0
+		})
 		if n := w.lastSequence("pages"); n != 1 {
 			t.Errorf("%d writes of one page", n)
 		}
 		must(t, sites.Delete(t.Context(), "home"))
-		eventually(t, "the cascade has deleted the page", func() bool { return owned() == nil })
+		natstest.Eventually(t, "the cascade has deleted the page", func() bool { return owned() == nil })
 	})
 }

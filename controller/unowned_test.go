@@ -110,7 +110,7 @@ func TestWhatHasAnOwnerOrNeedsNoneIsNotWarnedAbout(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		eventually(t, "it has reconciled", func() bool {
+		natstest.Eventually(t, "it has reconciled", func() bool {
 			s, err := sites.Get(t.Context(), "home")
 			return err == nil && s.Spec.Title == "seen"
 		})

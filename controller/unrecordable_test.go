@@ -50,7 +50,8 @@ func TestWhatNoRecordCanHoldIsItsOwnAffair(t *testing.T) {
 				if s := c.Stats(); s.RecordErrors != 0 {
 					t.Errorf("%d failed writes of records", s.RecordErrors)
 				}
-				eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 }) // a late start was
+				natstest.Eventually(t, "nothing is degraded",
+					func() bool { return len(c.Stats().Degraded) == 0 }) // a late start was
 			})
 		})
 	}
@@ -83,7 +84,7 @@ func TestADocumentThatDoesNotEncodeIsItsOwnAffair(t *testing.T) {
 		}), WithLeaseTiming(longLease))
 		must(t, err)
 		w.run(c)
-		eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 		put := func(text string) {
 			_, err := w.kv("sites").Put(t.Context(), "home", []byte(`{"spec":{"text":"`+text+`"}}`))
 			must(t, err)
@@ -97,7 +98,7 @@ func TestADocumentThatDoesNotEncodeIsItsOwnAffair(t *testing.T) {
 		for _, text := range []string{"whole", "broken", "whole"} {
 			want := map[string]string{"whole": entity.ReasonSynced, "broken": entity.ReasonInvalid}[text]
 			put(text)
-			eventually(t, text+": "+want, func() bool { is, _ := reason(); return is == want })
+			natstest.Eventually(t, text+": "+want, func() bool { is, _ := reason(); return is == want })
 			if _, message := reason(); text == "broken" && !strings.Contains(message, "it is broken") {
 				t.Errorf("message %q", message)
 			}
@@ -107,6 +108,6 @@ func TestADocumentThatDoesNotEncodeIsItsOwnAffair(t *testing.T) {
 		}
 		isHealthy(t, c)
 		must(t, w.kv("sites").Delete(t.Context(), "home"))
-		eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 	})
 }

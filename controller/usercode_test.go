@@ -51,7 +51,7 @@ func TestAnInvalidDocumentIsAnEvent(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		w.put("sites", "home", `{}`)
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
 		for _, key := range []string{"home", "never-good"} {
 			w.put("sites", key, `{`)
 			if event := receive(t, "an event", events.Events); !strings.Contains(event, entity.ReasonInvalid) {
@@ -93,11 +93,11 @@ func TestAPanicInTheUsersRecorderOrTypesDoesNotEndTheProcess(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		w.put("sites", "armed", `{"spec":{"armed":true}}`)
-		eventually(t, "it cannot be encoded", func() bool { return exploded.Load() > 0 })
+		natstest.Eventually(t, "it cannot be encoded", func() bool { return exploded.Load() > 0 })
 		w.put("sites", "invalid", `{`)
 		w.put("sites", "home", `{"spec":{}}`)
-		eventually(t, "others are reconciled", func() bool { return seen.count("home") == 1 })
-		eventually(t, "the invalid one is noted", func() bool {
+		natstest.Eventually(t, "others are reconciled", func() bool { return seen.count("home") == 1 })
+		natstest.Eventually(t, "the invalid one is noted", func() bool {
 			record, err := client.Record(t.Context(), "invalid")
 			return err == nil && len(record.Conditions) > 0
 		})

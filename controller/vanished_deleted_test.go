@@ -38,7 +38,7 @@ func (w *world) bare(change ...func(*entity.Config)) *bare {
 	c, err := New("sites", m.sites, m.seen.reconciler(nil), WithLeaseTiming(longLease), WithWorkers(4))
 	must(w.t, err)
 	m.c, m.r = c, w.run(c)
-	eventually(w.t, "it leads", func() bool { return c.Stats().Leading })
+	natstest.Eventually(w.t, "it leads", func() bool { return c.Stats().Leading })
 	return m
 }
 
@@ -56,7 +56,7 @@ func (w *world) emptiedOf(n int) *bare {
 // reconciled waits until n sites are.
 func (m *massed) reconciled(n int) {
 	m.t.Helper()
-	eventually(m.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
+	natstest.Eventually(m.t, fmt.Sprintf("%d sites are reconciled", n), func() bool {
 		done := 0
 		for _, record := range m.sites.Records().All() {
 			if record.ObservedRevision > 0 {
@@ -70,7 +70,7 @@ func (m *massed) reconciled(n int) {
 // holdsExactly waits until the brake holds the deletes of n sites.
 func (m *massed) holdsExactly(n int) {
 	m.t.Helper()
-	eventually(m.t, fmt.Sprintf("the brake holds %d", n), func() bool {
+	natstest.Eventually(m.t, fmt.Sprintf("the brake holds %d", n), func() bool {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held == n
 	})
@@ -143,7 +143,7 @@ func TestARestoreBringsNothingBackThatIsDeletedMeanwhile(t *testing.T) {
 			t.Errorf("%d were restored of %d, and the error does not say why: %v", restored, all, err)
 		}
 		held := 0
-		eventually(t, "what was seen to come back and to be deleted is torn down, and the rest is held", func() bool {
+		natstest.Eventually(t, "what was seen to come back and to be deleted is torn down, and the rest is held", func() bool {
 			s := m.c.Stats()
 			held = s.Brake.Held // of what was deleted at once the cache may have seen the marker only
 			return s.TornDown+uint64(held) == uint64(len(deleted)) && held >= all-restored
@@ -151,7 +151,7 @@ func TestARestoreBringsNothingBackThatIsDeletedMeanwhile(t *testing.T) {
 		if held > 0 {
 			must(t, m.c.ReleaseBrake(t.Context()))
 		}
-		eventually(t, "all that was deleted is torn down, and nothing else", func() bool {
+		natstest.Eventually(t, "all that was deleted is torn down, and nothing else", func() bool {
 			return m.c.Stats().TornDown == uint64(len(deleted)) && len(m.sites.Records().Keys()) == all-len(deleted)
 		})
 	})
@@ -201,7 +201,9 @@ func TestWhatIsDeletedMeanwhileStaysGoneAndIsTold(t *testing.T) {
 				m.holdsExactly(3)
 				m.refused(m.engagement(), 0, "0 documents of Site can be restored, and 3 cannot")
 				must(t, m.c.ReleaseBrake(t.Context()))
-				eventually(t, "what was deleted is torn down", func() bool { return m.c.Stats().TornDown == 3 })
+				natstest.Eventually(t, "what was deleted is torn down", func() bool {
+					return m.c.Stats().TornDown == 3
+				})
 				for _, i := range []int{early, late, between} {
 					if _, err := m.sites.Record(t.Context(), siteName(i)); !apierrors.IsNotFound(err) {
 						t.Errorf("the record of %s: %v", siteName(i), err)
@@ -229,6 +231,6 @@ func TestARestoreLeavesWhatCameInTheLastMoment(t *testing.T) {
 		if s, err := m.sites.Get(t.Context(), siteName(came)); err != nil || s.Spec.Title != "theirs" {
 			t.Errorf("it is %v, error %v", s, err)
 		}
-		eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
 	})
 }

@@ -37,11 +37,11 @@ func (w *world) vanished(opts ...Option) *massed {
 // holdsAll waits until the brake holds the deletes of all sites.
 func (m *massed) holdsAll() {
 	m.t.Helper()
-	eventually(m.t, "the brake holds all", func() bool {
+	natstest.Eventually(m.t, "the brake holds all", func() bool {
 		state := m.c.Stats().Brake
 		return state.Engaged && state.Held == many
 	})
-	eventually(m.t, "the engagement is kept", func() bool { // and was shown before
+	natstest.Eventually(m.t, "the engagement is kept", func() bool { // and was shown before
 		entry, err := m.kv("sites-status").Get(m.t.Context(), "_nagi.brake")
 		var kept BrakeState
 		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engagement == m.engagement()
@@ -89,8 +89,8 @@ func (m *massed) count() int { m.t.Helper(); return count(m.t, m.sites) }
 // isBack waits until the brake went off by itself and all is reconciled, and checks that nothing was deleted.
 func (m *massed) isBack() {
 	m.t.Helper()
-	eventually(m.t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
-	eventually(m.t, "all are reconciled as they are", func() bool {
+	natstest.Eventually(m.t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
+	natstest.Eventually(m.t, "all are reconciled as they are", func() bool {
 		for i := range many {
 			if e := m.c.Explain(siteName(i)); e.State != StateCalm {
 				return false
@@ -149,7 +149,7 @@ func TestWhatVanishedIsRestoredFromTheRecords(t *testing.T) {
 		}
 		m.refused(m.engagement(), 0, "the brake is not engaged")
 		must(t, m.sites.Delete(t.Context(), siteName(0))) // somebody does
-		eventually(t, "a delete is a delete again", func() bool { return count(t, m.pages) == many-1 })
+		natstest.Eventually(t, "a delete is a delete again", func() bool { return count(t, m.pages) == many-1 })
 	})
 }
 
@@ -158,7 +158,7 @@ func TestARestoreLeavesWhatCameMeanwhile(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		m := newWorld(t).vanished()
 		must(t, m.sites.Create(t.Context(), newSite(siteName(3), "before")))
-		eventually(t, "it is held no more", func() bool { return m.c.Stats().Brake.Held == many-1 })
+		natstest.Eventually(t, "it is held no more", func() bool { return m.c.Stats().Brake.Held == many-1 })
 		m.refused(m.engagement(), many, fmt.Sprintf("%d documents", many-1))
 		m.meddle(func(key string) {
 			if key == siteName(5) {
@@ -240,7 +240,7 @@ func TestARestoreThatWasStoppedFinishesLater(t *testing.T) {
 			t.Fatalf("%d restored, error %v", n, err)
 		}
 		m.meddle(func(string) {})
-		eventually(t, "the cache shows what was restored", func() bool {
+		natstest.Eventually(t, "the cache shows what was restored", func() bool {
 			can, _ := m.listed()
 			return len(can) == many-m.count()
 		})
@@ -271,7 +271,7 @@ func TestARestoreEndsWithTheTermAndGoesOnInTheNext(t *testing.T) {
 			t.Fatalf("%d restored, error %v", n, err)
 		}
 		m = m.away().massed()
-		eventually(t, "the brake holds the rest", func() bool {
+		natstest.Eventually(t, "the brake holds the rest", func() bool {
 			state := m.c.Stats().Brake
 			return state.Engaged && state.Held == many-n
 		})
@@ -327,7 +327,7 @@ func TestOnlyTheReplicaThatLeadsRestores(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		m := newWorld(t).vanished()
 		standby := m.away().massed()
-		eventually(t, "the other one waits", func() bool {
+		natstest.Eventually(t, "the other one waits", func() bool {
 			return standby.c.Explain(siteName(0)).State == StateStandby && standby.c.Explain(siteName(0)).Leader != ""
 		})
 		if list, err := standby.c.ListVanished(t.Context()); err == nil || list != nil ||
@@ -373,7 +373,7 @@ func TestWhatTheRecordDoesNotHaveIsListedAndNotRestored(t *testing.T) {
 		if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many-1); err != nil || n != many-1 {
 			t.Errorf("%d restored, error %v", n, err)
 		}
-		eventually(t, "the brake holds the rest", func() bool { return m.c.Stats().Brake.Held == 1 })
+		natstest.Eventually(t, "the brake holds the rest", func() bool { return m.c.Stats().Brake.Held == 1 })
 		m.refused(m.engagement(), 0, "0 documents of Site can be restored, and 1 cannot")
 		m.put("sites", siteName(7), documentOf(7))
 		m.isBack()

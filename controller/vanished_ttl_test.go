@@ -79,9 +79,9 @@ func TestARestoredDocumentKeepsItsTTL(t *testing.T) {
 					t.Errorf("%s: %s has the TTL %q", round, siteName(i), got)
 				}
 			}
-			eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
+			natstest.Eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
 			m.reconciled(n)
-			eventually(t, "they are anchored as they are now", func() bool {
+			natstest.Eventually(t, "they are anchored as they are now", func() bool {
 				for i := range n {
 					entry, err := m.kv("sites").Get(t.Context(), siteName(i))
 					must(t, err)
@@ -111,7 +111,7 @@ func TestADocumentWhoseTTLHasEndedIsNotRestored(t *testing.T) {
 		m.reconciled(n)
 		m.emptied("sites")
 		m.holdsExactly(n)
-		eventually(t, "its time is over", func() bool {
+		natstest.Eventually(t, "its time is over", func() bool {
 			_, cannot := m.listed()
 			return strings.Contains(cannot[siteName(ends)], "TTL")
 		})
@@ -124,7 +124,7 @@ func TestADocumentWhoseTTLHasEndedIsNotRestored(t *testing.T) {
 		}
 		m.holdsExactly(1)
 		must(t, m.c.ReleaseBrake(t.Context()))
-		eventually(t, "it is torn down", func() bool { return m.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return m.c.Stats().TornDown == 1 })
 	})
 }
 
@@ -146,7 +146,7 @@ func TestARestoredDocumentExpiresAsItWouldHave(t *testing.T) {
 		if restored, err := m.c.RestoreVanished(t.Context(), m.engagement(), n); restored != n || err != nil {
 			t.Fatalf("%d restored, error %v", restored, err)
 		}
-		eventually(t, "it is torn down", func() bool { return m.c.Stats().TornDown == 1 })
+		natstest.Eventually(t, "it is torn down", func() bool { return m.c.Stats().TornDown == 1 })
 		if m.count() != n-1 || !m.isGone(siteName(ends)) {
 			t.Errorf("%d are left", m.count())
 		}
@@ -173,7 +173,7 @@ func TestARecordOfAnOlderVersionLearnsOfTheTTL(t *testing.T) {
 		_, err = m.kv("sites-status").Put(t.Context(), siteName(0), older)
 		must(t, err)
 		m = w.away().bare()
-		eventually(t, "the record has it again", func() bool {
+		natstest.Eventually(t, "the record has it again", func() bool {
 			return m.raw("sites-status", siteName(0))["documentExpires"] == was
 		})
 		if rec, err := m.sites.Record(t.Context(), siteName(0)); err != nil || len(rec.LastDocument) == 0 ||
@@ -222,7 +222,7 @@ func TestWhatGrewTooOldIsRestored(t *testing.T) {
 		must(t, m.kv("sites").Delete(t.Context(), siteName(deleted)))
 		left := n - 1
 		if marked := w.marksExpiry(); marked {
-			eventually(t, "the marker of the delete has expired", func() bool { return w.isExpired(deleted) })
+			natstest.Eventually(t, "the marker of the delete has expired", func() bool { return w.isExpired(deleted) })
 			w.limitAge(0)
 		} else {
 			w.limitAge(0)
@@ -254,14 +254,14 @@ func TestWhatGrewTooOldWhileNobodyWatchedIsRestored(t *testing.T) {
 		m.reconciled(n)
 		m.r.halt()
 		w.limitAge(time.Second)
-		eventually(t, "they expire", func() bool { return m.count() == 0 })
+		natstest.Eventually(t, "they expire", func() bool { return m.count() == 0 })
 		m = w.away().bare(withRollup)
 		m.holdsExactly(n)
 		w.limitAge(0)
 		if restored, err := m.c.RestoreVanished(t.Context(), m.engagement(), n); restored != n || err != nil {
 			t.Fatalf("%d restored, error %v", restored, err)
 		}
-		eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
+		natstest.Eventually(t, "the brake goes off by itself", func() bool { return !m.c.Stats().Brake.Engaged })
 	})
 }
 

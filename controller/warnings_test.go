@@ -42,8 +42,8 @@ func TestWhatNobodyHearsIsInTheRecordAndInOneEvent(t *testing.T) {
 		for i, titles := range []string{"Title", "Title", "titel"} {
 			before := seen.count("home")
 			w.put("sites", "home", fmt.Sprintf(`{"spec":{%q:"t%d"}}`, titles, i))
-			eventually(t, "it is reconciled", func() bool { return seen.count("home") > before })
-			eventually(t, "the record says so", func() bool {
+			natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") > before })
+			natstest.Eventually(t, "the record says so", func() bool {
 				have := warned()
 				return have != nil && have.Status == metav1.ConditionTrue &&
 					strings.HasPrefix(have.Message, "spec."+titles+": ") && strings.Contains(have.Message, "did you mean title?")
@@ -57,13 +57,13 @@ func TestWhatNobodyHearsIsInTheRecordAndInOneEvent(t *testing.T) {
 		}
 		before, count := revision(), seen.count("home")
 		c.Enqueue("home", OperationManual)
-		eventually(t, "it is reconciled", func() bool { return seen.count("home") > count })
+		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") > count })
 		told("reconciled again", 0)
 		if revision() != before {
 			t.Error("a reconcile with the same warnings wrote the record")
 		}
 		w.put("sites", "home", `{"spec":{"title":"mended"}}`)
-		eventually(t, "nothing is left to warn about", func() bool { return warned() == nil })
+		natstest.Eventually(t, "nothing is left to warn about", func() bool { return warned() == nil })
 		told("mended", 0)
 	})
 }
@@ -78,7 +78,7 @@ func TestManyDocumentsWithWarningsMakeFewEvents(t *testing.T) {
 		for i := range 300 {
 			w.put("sites", fmt.Sprintf("odd-%d", i), `{"spec":{"Title":"t"}}`)
 		}
-		eventually(t, "all are reconciled", func() bool { return seen.count("odd-299") > 0 })
+		natstest.Eventually(t, "all are reconciled", func() bool { return seen.count("odd-299") > 0 })
 		idle(t, c)
 		if n := len(events.Events); n == 0 || n >= 250 {
 			t.Errorf("%d events of 300 documents", n)
