@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/metrics"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"

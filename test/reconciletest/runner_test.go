@@ -282,7 +282,6 @@ func TestATeardownThatFailsOrIsNotFinishedStaysOwed(t *testing.T) {
 
 // TestADeleteThatNobodySawIsTornDown: the document went before the controller of this test began.
 func TestADeleteThatNobodySawIsTornDown(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	w.put("shop", "a")
 	t.Run("before", func(t *testing.T) {
