@@ -109,7 +109,7 @@ func TestAClientThatWasClosedIsForgotten(t *testing.T) {
 func TestAfterTheEndThereAreNoClients(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		isolated(t)
-		m, err := New(silent(t.Context()), Config{URL: startServer(t).URL()})
+		m, err := newManager(silent(t.Context()), Config{URL: startServer(t).URL()})
 		must(t, err)
 		c := client(t, m, sites())
 		must(t, m.Close(context.Background()))

@@ -89,7 +89,7 @@ func dial(ctx context.Context, cfg Config, at target, opts []nats.Option) (*nats
 		case cfg.WaitForServer == 0:
 			return nil, fmt.Errorf("connect to %v: %w: is the server there? Config.WaitForServer would wait for it",
 				at, foreign.Error(err))
-		case time.Now().After(until):
+		case !time.Now().Before(until):
 			return nil, fmt.Errorf("connect to %v, within the %v of Config.WaitForServer: %w: is the server there?",
 				at, cfg.WaitForServer, foreign.Error(err))
 		}

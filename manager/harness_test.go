@@ -87,13 +87,18 @@ func withLog(ctx context.Context) (context.Context, *logged) {
 
 func silent(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
-// open makes a manager that is closed at the end of the test. A server that is slow to answer has a minute.
+// newManager is New for tests: in virtual time it finds the servers there.
+func newManager(ctx context.Context, cfg Config) (*Manager, error) {
+	if cfg.Conn == nil {
+		cfg.Options = append(cfg.Options, natstest.Dialer())
+	}
+	return New(ctx, cfg)
+}
+
+// open makes a manager that is closed at the end of the test.
 func open(t *testing.T, cfg Config) *Manager {
 	t.Helper()
-	if cfg.Conn == nil && cfg.WaitForServer == 0 {
-		cfg.WaitForServer = time.Minute
-	}
-	m, err := New(silent(t.Context()), cfg)
+	m, err := newManager(silent(t.Context()), cfg)
 	must(t, err)
 	t.Cleanup(func() {
 		if err := m.Close(context.Background()); err != nil {

@@ -47,19 +47,18 @@ func TestKubernetesInformersRunFromBeforeTheRestUntilAfterIt(t *testing.T) {
 	})
 }
 
+// TestInformersThatDoNotSyncAreNamed in real time: client-go waits until a second after the last error of the process.
 func TestInformersThatDoNotSyncAreNamed(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		isolated(t)
-		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
-		away := fake.NewClientset()
-		away.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("the API server is away")
-		})
-		factory := informers.NewSharedInformerFactory(away, 0)
-		factory.Core().V1().Pods().Informer()
-		must(t, m.AddInformers(factory))
-		rest, _ := blocking("rest")
-		must(t, m.Add(rest))
-		mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
+	isolated(t)
+	m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
+	away := fake.NewClientset()
+	away.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the API server is away")
 	})
+	factory := informers.NewSharedInformerFactory(away, 0)
+	factory.Core().V1().Pods().Informer()
+	must(t, m.AddInformers(factory))
+	rest, _ := blocking("rest")
+	must(t, m.Add(rest))
+	mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
 }

@@ -152,12 +152,12 @@ var garbled = map[string]string{
 }
 
 func TestGarbageInTheLeaseOfTheProcessIsToldAndTakenOver(t *testing.T) {
-	isolated(t)
-	s := startServer(t)
-	kv, put := leases(t, s.URL())
 	for name, value := range garbled {
 		t.Run(name, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
+				isolated(t)
+				s := startServer(t)
+				kv, put := leases(t, s.URL())
 				put(value)
 				began := time.Now()
 				ctx, log := withLog(context.Background())
@@ -309,11 +309,11 @@ func TestAKeyThatTheBucketOfLeasesCannotHaveIsAnError(t *testing.T) {
 		for _, key := range []string{
 			"my fleet", "*", ">", "a.*", "a/b", ".a", "a..b", "flöte", "_nagi.lease", strings.Repeat("x", 2000),
 		} {
-			_, err := New(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: "leases", Key: key}})
+			_, err := newManager(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: "leases", Key: key}})
 			mustSay(t, err, "Config.Lease.Key")
 		}
 		for _, bucket := range []string{"a b", "a.b", "*"} {
-			_, err := New(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: bucket}})
+			_, err := newManager(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: bucket}})
 			mustSay(t, err, "Config.Lease", "Config.Bucket")
 		}
 	})

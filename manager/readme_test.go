@@ -4,13 +4,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // TestTheMainOfTheREADMEIsTheOneThatRuns: the README shows the functions of Example_production as they are.
 func TestTheMainOfTheREADMEIsTheOneThatRuns(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -35,5 +32,4 @@ func TestTheMainOfTheREADMEIsTheOneThatRuns(t *testing.T) {
 	if strings.Contains(string(readme), "Example_production") && shown < 3 {
 		t.Errorf("the README names Example_production and shows %d of its functions Reconcile, main and run", shown)
 	}
-	})
 }

@@ -90,51 +90,49 @@ func get(t *testing.T, url string) (status int, body string) {
 
 // TestProbesAreAnsweredWhileCachesFill: a process that fills its caches for a minute lives, and is not ready.
 func TestProbesAreAnsweredWhileCachesFill(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		isolated(t)
-		m := open(t, Config{URL: startServer(t).URL()})
-		sites, pages := client(t, m, sites()), client(t, m, entity.Config{Kind: "Page", Bucket: "pages"})
-		must(t, m.JetStream().DeleteStream(t.Context(), "KV_pages"))
-		c, err := controller.New("sites", sites, controller.ReconcilerFunc(
-			func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }),
-			controller.Watches(pages, func(context.Context, *site) ([]string, error) { return nil, nil }))
-		must(t, err)
-		slow := slowInformers{make(chan struct{})}
-		must(t, m.AddInformers(slow))
-		probe := probes.New()
-		probe.Add("sites", c)
-		probe.AddCheck("caches of the manager", m.Synced)
-		listening := make(chan string, 1)
-		server := &probes.Server{Address: ":0", Handlers: probe.Handlers(), Listening: func(_ string, address net.Addr) {
-			listening <- address.String()
-		}}
-		must(t, m.Add(c, server))
-		r := start(t, m)
-		var at string
-		select {
-		case at = <-listening:
-		case <-time.After(20 * time.Second):
-			t.Fatal("nothing listens while the caches fill")
-		}
-		if status, body := get(t, "http://"+at+"/healthz"); status != http.StatusOK {
-			t.Errorf("/healthz: %d %s", status, body)
-		}
-		natstest.Eventually(t, "/readyz says what is missing", func() bool {
-			status, body := get(t, "http://"+at+"/readyz")
-			return status == http.StatusServiceUnavailable && strings.Contains(body, "caches of the manager") &&
-				strings.Contains(body, "pages") && strings.Contains(body, "Kubernetes informers") &&
-				!strings.Contains(body, "sites-status")
-		})
-		close(slow.synced)
-		_, err = m.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "pages"})
-		must(t, err)
-		natstest.Eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+at+"/readyz"); return status == http.StatusOK })
-		if !c.Stats().Leading {
-			natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
-		}
-		http.DefaultClient.CloseIdleConnections()
-		must(t, r.stop())
+	isolated(t)
+	m := open(t, Config{URL: startServer(t).URL()})
+	sites, pages := client(t, m, sites()), client(t, m, entity.Config{Kind: "Page", Bucket: "pages"})
+	must(t, m.JetStream().DeleteStream(t.Context(), "KV_pages"))
+	c, err := controller.New("sites", sites, controller.ReconcilerFunc(
+		func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }),
+		controller.Watches(pages, func(context.Context, *site) ([]string, error) { return nil, nil }))
+	must(t, err)
+	slow := slowInformers{make(chan struct{})}
+	must(t, m.AddInformers(slow))
+	probe := probes.New()
+	probe.Add("sites", c)
+	probe.AddCheck("caches of the manager", m.Synced)
+	listening := make(chan string, 1)
+	server := &probes.Server{Address: ":0", Handlers: probe.Handlers(), Listening: func(_ string, address net.Addr) {
+		listening <- address.String()
+	}}
+	must(t, m.Add(c, server))
+	r := start(t, m)
+	var at string
+	select {
+	case at = <-listening:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing listens while the caches fill")
+	}
+	if status, body := get(t, "http://"+at+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: %d %s", status, body)
+	}
+	natstest.Eventually(t, "/readyz says what is missing", func() bool {
+		status, body := get(t, "http://"+at+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "caches of the manager") &&
+			strings.Contains(body, "pages") && strings.Contains(body, "Kubernetes informers") &&
+			!strings.Contains(body, "sites-status")
 	})
+	close(slow.synced)
+	_, err = m.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "pages"})
+	must(t, err)
+	natstest.Eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+at+"/readyz"); return status == http.StatusOK })
+	if !c.Stats().Leading {
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	}
+	http.DefaultClient.CloseIdleConnections()
+	must(t, r.stop())
 }
 
 // TestWhatStartsFirstIsStoppedWithTheRest, and its failure stops the filling of caches.
@@ -216,7 +214,7 @@ func TestWhatNobodyCanFillInTimeIsNamed(t *testing.T) {
 func TestAGracefulStopIsNil(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		isolated(t)
-		m, err := New(silent(t.Context()), Config{URL: startServer(t).URL()})
+		m, err := newManager(silent(t.Context()), Config{URL: startServer(t).URL()})
 		must(t, err)
 		c := client(t, m, sites())
 		var reconciled sync.Once
@@ -404,7 +402,7 @@ func TestTheGracePeriodHoldsForTheWhole(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		isolated(t)
 		const grace = 10 * time.Second
-		m, err := New(silent(t.Context()), Config{URL: startServer(t).URL(), GracePeriod: grace, WaitForServer: time.Minute})
+		m, err := newManager(silent(t.Context()), Config{URL: startServer(t).URL(), GracePeriod: grace, WaitForServer: time.Minute})
 		must(t, err)
 		c := client(t, m, sites())
 		reconciling, cause := make(chan struct{}), make(chan error, 1)
@@ -452,7 +450,7 @@ func TestTheGracePeriodHoldsForTheWhole(t *testing.T) {
 func TestALeaseThatIsNotGivenBackTakesNoTimeFromTheHooks(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		isolated(t)
-		m, err := New(silent(t.Context()), Config{
+		m, err := newManager(silent(t.Context()), Config{
 			URL: startServer(t).URL(), GracePeriod: 10 * time.Second, Lease: longLease(), WaitForServer: time.Minute,
 		})
 		must(t, err)

@@ -125,7 +125,6 @@ func TestWhatOthersWroteIntoAnEntryStays(t *testing.T) {
 }
 
 func TestWhatCannotBePublishedIsToldOnceAndNothingElse(t *testing.T) {
-	t.Parallel()
 	full := func(w *world) {
 		_, err := w.js.CreateStream(w.Context(), jetstream.StreamConfig{
 			Name: "KV_" + Bucket, Subjects: []string{"$KV." + Bucket + ".>"}, MaxMsgsPerSubject: 1, MaxBytes: 200,

@@ -60,7 +60,6 @@ func publishes[Spec any](t *testing.T, why string) {
 
 // TestATypeThatHoldsItselfIsPublished, without a schema if that has no end, and the controller works.
 func TestATypeThatHoldsItselfIsPublished(t *testing.T) {
-	t.Parallel()
 	publishes[tree](t, "")
 	publishes[embedsItself](t, "registry.embedsItself embeds itself")
 	publishes[onPoint](t, "registry.toItself leads to itself")

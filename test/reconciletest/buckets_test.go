@@ -3,6 +3,7 @@ package reconciletest_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -42,6 +43,7 @@ func TestABucketThatIsMadeAnewIsReadFromItsBeginning(t *testing.T) {
 		w := newWorld(t)
 		w.put("shop")
 		run := w.run(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
+			time.Sleep(time.Nanosecond) // no two buckets are made at the same time
 			_ = w.js.DeleteKeyValue(ctx, counters.Bucket)
 			kv, err := w.js.CreateKeyValue(ctx, counters)
 			if err == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
-	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nagi-runtime/nagi/test/reconciletest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,65 +55,61 @@ func configMap(name, greeting string) *corev1.ConfigMap {
 }
 
 func TestObjectsOfKubernetesAreOwnedListedAndTornDown(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w, handle, owns := kubeWorld(t)
-		greeting := "hello"
-		write := func(ctx context.Context, name, greeting string) error {
-			_, err := handle.CreateOrUpdate(ctx, configMap(name, ""), func(m *corev1.ConfigMap) error {
-				m.Data = map[string]string{"greeting": greeting}
-				return nil
-			})
-			return err
+	w, handle, owns := kubeWorld(t)
+	greeting := "hello"
+	write := func(ctx context.Context, name, greeting string) error {
+		_, err := handle.CreateOrUpdate(ctx, configMap(name, ""), func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"greeting": greeting}
+			return nil
+		})
+		return err
+	}
+	run := w.run(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		if req.Operations.Has(controller.OperationDelete) {
+			return controller.Result{}, nil
 		}
-		run := w.run(func(ctx context.Context, req controller.Request) (controller.Result, error) {
-			if req.Operations.Has(controller.OperationDelete) {
-				return controller.Result{}, nil
-			}
-			return controller.Result{}, errors.Join(write(ctx, "b", greeting), write(ctx, "a", "hello"))
-		}, owns)
-		w.put("shop")
-		got := run.Reconcile(t.Context(), "shop")
-		succeeded(t, got)
-		wrote(t, got, "created ConfigMap default/a", "created ConfigMap default/b")
-		obj := &corev1.ConfigMap{}
-		if err := got.Written[1].Into(obj); err != nil || obj.Data["greeting"] != "hello" {
-			t.Errorf("document %s: %v", got.Written[1].Document, err)
-		}
-		if kind, key, ok := controller.OwnerOf(obj); kind != "Site" || key != "shop" || !ok {
-			t.Errorf("owner %s %q", kind, key)
-		}
-		again := run.Reconcile(t.Context(), "shop", controller.OperationResync)
-		succeeded(t, again)
-		wrote(t, again)
-		greeting = "good evening"
-		wrote(t, run.Reconcile(t.Context(), "shop"), "updated ConfigMap default/b")
-		gone := run.Delete(t.Context(), "shop")
-		succeeded(t, gone)
-		wrote(t, gone, "deleted ConfigMap default/a", "deleted ConfigMap default/b")
-		if !gone.TornDown {
-			t.Error("it is not torn down")
-		}
-	})
+		return controller.Result{}, errors.Join(write(ctx, "b", greeting), write(ctx, "a", "hello"))
+	}, owns)
+	w.put("shop")
+	got := run.Reconcile(t.Context(), "shop")
+	succeeded(t, got)
+	wrote(t, got, "created ConfigMap default/a", "created ConfigMap default/b")
+	obj := &corev1.ConfigMap{}
+	if err := got.Written[1].Into(obj); err != nil || obj.Data["greeting"] != "hello" {
+		t.Errorf("document %s: %v", got.Written[1].Document, err)
+	}
+	if kind, key, ok := controller.OwnerOf(obj); kind != "Site" || key != "shop" || !ok {
+		t.Errorf("owner %s %q", kind, key)
+	}
+	again := run.Reconcile(t.Context(), "shop", controller.OperationResync)
+	succeeded(t, again)
+	wrote(t, again)
+	greeting = "good evening"
+	wrote(t, run.Reconcile(t.Context(), "shop"), "updated ConfigMap default/b")
+	gone := run.Delete(t.Context(), "shop")
+	succeeded(t, gone)
+	wrote(t, gone, "deleted ConfigMap default/a", "deleted ConfigMap default/b")
+	if !gone.TornDown {
+		t.Error("it is not torn down")
+	}
 }
 
 func TestAnObjectOfSomebodyElseIsRefusedWithAnEvent(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w, handle, owns := kubeWorld(t, configMap("a", "mine"))
-		run := w.run(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
-			_, err := handle.CreateOrUpdate(ctx, configMap("a", ""), func(m *corev1.ConfigMap) error {
-				m.Data = map[string]string{"greeting": "yours"}
-				return nil
-			})
-			return controller.Result{}, err
-		}, owns)
-		w.put("shop")
-		got := run.Reconcile(t.Context(), "shop")
-		if _, ok := errors.AsType[*controller.ResourceExistsError](got.Err); !ok {
-			t.Errorf("got %v", got.Err)
-		}
-		wrote(t, got)
-		if !strings.Contains(fmt.Sprint(got.Events), "ErrResourceExists") {
-			t.Errorf("events %v", got.Events)
-		}
-	})
+	w, handle, owns := kubeWorld(t, configMap("a", "mine"))
+	run := w.run(func(ctx context.Context, _ controller.Request) (controller.Result, error) {
+		_, err := handle.CreateOrUpdate(ctx, configMap("a", ""), func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"greeting": "yours"}
+			return nil
+		})
+		return controller.Result{}, err
+	}, owns)
+	w.put("shop")
+	got := run.Reconcile(t.Context(), "shop")
+	if _, ok := errors.AsType[*controller.ResourceExistsError](got.Err); !ok {
+		t.Errorf("got %v", got.Err)
+	}
+	wrote(t, got)
+	if !strings.Contains(fmt.Sprint(got.Events), "ErrResourceExists") {
+		t.Errorf("events %v", got.Events)
+	}
 }

@@ -28,7 +28,6 @@ type clockSpec struct {
 // TestWritesOfObjectsOfAnyTypeAreTold, as those with unexported fields in the objects of a typed informer, and with
 // whole numbers as they were written.
 func TestWritesOfObjectsOfAnyTypeAreTold(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
 	clocks := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "clocks"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
