@@ -242,7 +242,7 @@ func TestTwoControllersThatWantOnePageDoNotWriteItForEver(t *testing.T) {
 			must(t, sites.Create(t.Context(), newSite("home", "")))
 			eventuallyReason(t, sites, "home", entity.ReasonSynced)
 		}
-		eventually(t, "it is calm", func() bool {
+		natstest.Eventually(t, "it is calm", func() bool {
 			s := c.Stats()
 			return s.Reconciles > 0 && s.Running == 0 && s.Ready == [3]int{}
 		})
@@ -253,7 +253,7 @@ func TestTwoControllersThatWantOnePageDoNotWriteItForEver(t *testing.T) {
 		for _, c := range both {
 			n := c.Stats().Reconciles
 			c.Enqueue("home", OperationManual)
-			eventually(t, "it is reconciled again", func() bool { return c.Stats().Reconciles > n && c.Stats().Running == 0 })
+			natstest.Eventually(t, "it is reconciled again", func() bool { return c.Stats().Reconciles > n && c.Stats().Running == 0 })
 		}
 	}
 	for _, p := range before {
