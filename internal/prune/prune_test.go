@@ -288,6 +288,7 @@ func TestWhatTheServerHasOtherwiseIsNotDeleted(t *testing.T) {
 		"another version":        {func(_, live *metav1.ObjectMeta) { live.ResourceVersion = "8" }, stays},
 		"another of that name":   {func(_, live *metav1.ObjectMeta) { live.UID = "another" }, stays},
 		"being deleted":          {func(_, live *metav1.ObjectMeta) { live.DeletionTimestamp = &metav1.Time{} }, stays},
+		"seen without a uid":     {func(seen, _ *metav1.ObjectMeta) { seen.UID = "" }, goes},
 		"seen without a version": {func(seen, _ *metav1.ObjectMeta) { seen.ResourceVersion = "" }, goes},
 		"and then another's": {func(seen, live *metav1.ObjectMeta) {
 			seen.ResourceVersion = ""

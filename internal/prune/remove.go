@@ -98,10 +98,11 @@ func (p *Pruner) removeOne(ctx context.Context, seen *presence, t target) (gone 
 	return true, nil
 }
 
-// isAsSeen reports whether a live object is the one of the cache. Where a transform has taken the version off that, the
-// marks tell whether it is still to go.
+// isAsSeen reports whether a live object is the one of the cache, off which a transform may have taken uid and version.
+// Without a version the marks tell whether it is still to go.
 func isAsSeen(live, seen metav1.Object) bool {
-	if live.GetUID() != seen.GetUID() || live.GetDeletionTimestamp() != nil {
+	replaced := seen.GetUID() != "" && live.GetUID() != seen.GetUID()
+	if replaced || live.GetDeletionTimestamp() != nil {
 		return false
 	}
 	if seen.GetResourceVersion() != "" {
