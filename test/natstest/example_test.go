@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,7 +107,8 @@ func inATest(test func(t *testing.T)) {
 	was := verbose.String()
 	_ = verbose.Set("false")
 	defer func() { _ = verbose.Set(was) }()
-	all := func(string, string) (bool, error) { return true, nil }
+	skip := flag.Lookup("test.skip").Value.String()
+	all := func(pattern, _ string) (bool, error) { return !strings.Contains(skip, pattern), nil }
 	run := func(t *testing.T) { natstest.Test(t, test) }
 	if !testing.RunTests(all, []testing.InternalTest{{Name: "example", F: run}}) {
 		fmt.Println("the test failed")
