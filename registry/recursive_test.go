@@ -10,6 +10,7 @@ import (
 type (
 	embedsItself struct {
 		Title string `json:"title,omitempty"`
+		//lint:ignore U1000 the library for schemas reads it
 		*embedsItself
 	}
 	toItself *toItself

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -48,7 +48,7 @@ func (s *Source) CheckKey(key string) error {
 	case cut && scope == clusterWide:
 		return errors.New(`want "name", since the objects have no namespaces`)
 	}
-	if wrong := path.IsValidPathSegmentName(name); len(wrong) > 0 {
+	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
 		return fmt.Errorf("the name %s", strings.Join(wrong, ", and "))
 	}
 	if !cut {

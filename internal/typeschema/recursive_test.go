@@ -63,6 +63,7 @@ func (byAlias) JSONSchemaAlias() any { return node1{} }
 type (
 	self struct {
 		X int `json:"x"`
+		//lint:ignore U1000 the library for schemas reads it
 		*self
 	}
 	mutual1 struct {
@@ -78,6 +79,7 @@ type (
 	}
 	selfOf[V any] struct {
 		Value V `json:"value"`
+		//lint:ignore U1000 the library for schemas reads it
 		*selfOf[V]
 	}
 	inlined struct {
