@@ -71,28 +71,27 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 	}
 }
 
-// TestAMapperThatNeverReturnsDoesNotKeepRunFromReturning, but Run says so.
+// TestAMapperThatNeverReturnsDoesNotKeepRunFromReturning, but Run says so. In real time: client-go waits for the mapper
+// with a lock held, for which others wait.
 func TestAMapperThatNeverReturnsDoesNotKeepRunFromReturning(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		themes := w.client("Theme", "themes")
-		entered, leave := make(chan struct{}, 1), make(chan struct{})
-		c, err := New("sites", w.sites(), new(calls).reconciler(nil),
-			Watches(themes, func(context.Context, *theme) ([]string, error) {
-				entered <- struct{}{}
-				<-leave
-				return nil, nil
-			}))
-		must(t, err)
-		t.Cleanup(func() { themes.Close() }) // it waits for the mapper
-		r := w.run(c)
-		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
-		must(t, themes.Create(t.Context(), newSite("dark", "one")))
-		<-entered
-		t.Cleanup(func() { close(leave) })
-		r.stop()
-		says(t, r.failed(), `controller "sites"`, "did not return", "left behind")
-	})
+	w := newWorld(t)
+	themes := w.client("Theme", "themes")
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	c, err := New("sites", w.sites(), new(calls).reconciler(nil),
+		Watches(themes, func(context.Context, *theme) ([]string, error) {
+			entered <- struct{}{}
+			<-leave
+			return nil, nil
+		}))
+	must(t, err)
+	t.Cleanup(func() { themes.Close() }) // it waits for the mapper
+	r := w.run(c)
+	natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+	must(t, themes.Create(t.Context(), newSite("dark", "one")))
+	<-entered
+	t.Cleanup(func() { close(leave) })
+	r.stop()
+	says(t, r.failed(), `controller "sites"`, "did not return", "left behind")
 }
 
 func TestNoReconcileStartsOnceTheContextHasEnded(t *testing.T) {
