@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -271,6 +272,7 @@ func TestAKumoriControllerIsReachableToo(t *testing.T) {
 		if n := ask[Resynced](w, admin, "nagi.flat.act.resync", ``).Count; n != 1 {
 			t.Errorf("%d keys", n)
 		}
+		synctest.Wait() // the second one is counted
 		if s := ask[Stats](w, admin, "nagi.flat.read.stats", ``); s.Reconciles < 2 {
 			t.Errorf("%+v", s)
 		}
