@@ -11,10 +11,11 @@ import (
 type Direction int
 
 const (
-	ToServer Direction = iota
-	FromServer
+	ToServer   Direction = iota // what the client sends
+	FromServer                  // what the server sends
 )
 
+// String names the direction in a sentence.
 func (d Direction) String() string {
 	if d == ToServer {
 		return "to the server"
