@@ -72,9 +72,9 @@
 //
 // # Ports
 //
-// Outside of virtual time a port belongs to its server or proxy until Close, whether or not something listens on it. Each test process takes
-// whole blocks of ports, so no test of another one starts a server on the port of a server that is stopped, or of a
-// proxy that refuses. The blocks lie below 32768, where the operating systems in use do not take ports for outgoing
-// connections: a client that reconnects (a TCP connection to a free ephemeral port can by accident connect to itself)
-// takes none away either.
+// Outside of virtual time a port belongs to its server or proxy until Close, whether or not something listens on it.
+// Each test process takes whole blocks of ports, so no test of another one starts a server on the port of a server
+// that is stopped, or of a proxy that refuses. The blocks lie below 32768, where the operating systems in use do not
+// take ports for outgoing connections: a client that reconnects (a TCP connection to a free ephemeral port can by
+// accident connect to itself) takes none away either.
 package natstest
