@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -113,18 +114,36 @@ func (p *play) done(ctx context.Context, key string) (volumes int, err error) {
 	return volumes, nil
 }
 
-// gone reads live whether nothing of an order is left: no document, no record, no workload, no volume.
+// gone reads live whether nothing of an order is left: no order, no workload, no volume, and no record of any of them.
+// A record that is left behind is a teardown that the next replica owes, as if nobody had deleted the document.
 func (p *play) gone(ctx context.Context, key string) error {
-	workload := key + "-w0"
-	_, order := p.orders.Get(ctx, key)
-	_, record := p.orders.Record(ctx, key)
-	_, ofWorkload := p.workloads.Get(ctx, workload)
-	_, ofVolume := p.volumes.Get(ctx, workload+"-v0")
-	for what, err := range map[string]error{
-		"the order": order, "its record": record, "a workload": ofWorkload, "a volume": ofVolume,
-	} {
+	if err := left(ctx, p.orders, key); err != nil {
+		return err
+	}
+	for w := range twoOfEach {
+		workload := fmt.Sprintf("%s-w%d", key, w)
+		if err := left(ctx, p.workloads, workload); err != nil {
+			return err
+		}
+		for v := range twoOfEach {
+			if err := left(ctx, p.volumes, fmt.Sprintf("%s-v%d", workload, v)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// twoOfEach is how many workloads an order has here at most, and a workload volumes.
+const twoOfEach = 2
+
+// left returns an error if a key has a document or a record.
+func left[T entity.IEntity](ctx context.Context, client *entity.Client[T], key string) error {
+	_, document := client.Get(ctx, key)
+	_, record := client.Record(ctx, key)
+	for what, err := range map[string]error{"document": document, "record": record} {
 		if err == nil {
-			return fmt.Errorf("order %s: %s is still there", key, what)
+			return fmt.Errorf("the %s of %s %s is still there", what, client.Kind(), key)
 		}
 		if !apierrors.IsNotFound(err) {
 			return err
