@@ -112,7 +112,7 @@ func TestACallbackThatDoesNotReturnIsDegraded(t *testing.T) {
 		w.run(c)
 		began := time.Now()
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		time.Sleep(300*time.Millisecond - time.Since(began))
+		time.Sleep(300*time.Millisecond - time.Nanosecond - time.Since(began))
 		if err := c.Stats().Degraded["stuck callback"]; err != nil {
 			t.Errorf("degraded early: %v", err)
 		}

@@ -40,6 +40,7 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
+	defer oneProcessor()()
 	defer tellOfStandstill(t.Name())()
 	synctest.Test(t, func(t *testing.T) {
 		keepStoresTime(t)

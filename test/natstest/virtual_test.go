@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -439,4 +440,21 @@ func TestAnIdleServerIsIdleInVirtualTime(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a minute of an idle server took %v", took)
 	}
+}
+
+// TestTimersThatAreDueMayBeReadByManyAtOnce. Without [oneProcessor] the race detector ends the process here.
+func TestTimersThatAreDueMayBeReadByManyAtOnce(t *testing.T) {
+	natstest.Test(t, func(*testing.T) {
+		var readers sync.WaitGroup
+		for range 8 {
+			readers.Go(func() {
+				for range 3000 {
+					due := time.NewTimer(time.Microsecond)
+					time.Sleep(2 * time.Microsecond)
+					<-due.C
+				}
+			})
+		}
+		readers.Wait()
+	})
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package natstest
+
+func oneProcessor() (restore func()) { return func() {} }
