@@ -201,20 +201,22 @@ func remove(ctx context.Context, admin jetstream.JetStream, key string) error {
 }
 
 // controllersSet is what a controller says that it needs.
-func controllersSet(t *testing.T) entity.PermissionSet {
+func controllersSet(t *testing.T) (set entity.PermissionSet) {
 	t.Helper()
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	must(t, makeAll(t.Context(), js))
-	r, err := newReplica(t.Context(), js)
-	must(t, err)
-	defer r.close()
-	set, err := r.Permissions(entity.WithInboxPrefix("_INBOX_me"))
-	must(t, err)
-	return set.PermissionSet
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		must(t, makeAll(t.Context(), js))
+		r, err := newReplica(t.Context(), js)
+		must(t, err)
+		defer r.close()
+		got, err := r.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+		must(t, err)
+		set = got.PermissionSet
+	})
+	return set
 }
 
 func TestAControllersSetIsEnoughAndEachLineIsNeeded(t *testing.T) {
-	t.Parallel()
 	set := controllersSet(t)
 	for _, line := range set.Publish {
 		if strings.HasPrefix(line, "$KV.sites.") || strings.HasPrefix(line, "$KV.themes") ||

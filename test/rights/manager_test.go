@@ -83,20 +83,23 @@ func lead(ctx context.Context, user, admin jetstream.JetStream) (err error) {
 }
 
 func TestWhatALeaseOfTheProcessNeedsIsEnoughAndEachLineIsNeeded(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
 	prepare := func(ctx context.Context, admin jetstream.JetStream) error {
 		return errors.Join(makeSites(ctx, admin), makeLeases(ctx, admin, admin))
 	}
-	must(t, prepare(t.Context(), js))
-	setOf := func(lease *manager.Lease) entity.PermissionSet {
-		m, _, err := manage(t.Context(), js, lease)
-		must(t, err)
-		defer m.Close(context.Background())
-		set, err := m.Permissions(entity.WithInboxPrefix("_INBOX_me"))
-		must(t, err)
-		return set.PermissionSet
-	}
-	without, with := setOf(nil), setOf(leases())
+	var without, with entity.PermissionSet
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		must(t, prepare(t.Context(), js))
+		setOf := func(lease *manager.Lease) entity.PermissionSet {
+			m, _, err := manage(t.Context(), js, lease)
+			must(t, err)
+			defer m.Close(context.Background())
+			set, err := m.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+			must(t, err)
+			return set.PermissionSet
+		}
+		without, with = setOf(nil), setOf(leases())
+	})
 	added := slices.DeleteFunc(slices.Clone(with.Publish), func(line string) bool {
 		return slices.Contains(without.Publish, line)
 	})

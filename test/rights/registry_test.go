@@ -69,17 +69,20 @@ func publish(ctx context.Context, user, admin jetstream.JetStream) (err error) {
 
 // TestWhatPublishingNeedsIsEnoughAndEachLineIsNeeded, and a controller that does not publish is not given it.
 func TestWhatPublishingNeedsIsEnoughAndEachLineIsNeeded(t *testing.T) {
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	must(t, makeRegistry(t.Context(), js))
-	setOf := func(opts ...controller.Option) entity.PermissionSet {
-		c, client, err := publisher(t.Context(), js, opts...)
-		must(t, err)
-		defer client.Close()
-		set, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
-		must(t, err)
-		return set.PermissionSet
-	}
-	without, with := setOf(), setOf(registry.Publish(registry.Options{}))
+	var without, with entity.PermissionSet
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		must(t, makeRegistry(t.Context(), js))
+		setOf := func(opts ...controller.Option) entity.PermissionSet {
+			c, client, err := publisher(t.Context(), js, opts...)
+			must(t, err)
+			defer client.Close()
+			set, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+			must(t, err)
+			return set.PermissionSet
+		}
+		without, with = setOf(), setOf(registry.Publish(registry.Options{}))
+	})
 	added := slices.DeleteFunc(slices.Clone(with.Publish), func(line string) bool {
 		return slices.Contains(without.Publish, line)
 	})
@@ -108,7 +111,6 @@ func TestAReaderOfTheRegistryNeedsEachLine(t *testing.T) {
 		},
 	} {
 		t.Run(string(role), func(t *testing.T) {
-			t.Parallel()
 			set, err := registry.Permissions(role, entity.WithInboxPrefix("_INBOX_me"))
 			must(t, err)
 			j.inbox = "_INBOX_me"

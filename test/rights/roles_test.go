@@ -73,7 +73,6 @@ func TestEachSetIsEnoughAndEachLineIsNeeded(t *testing.T) {
 			job: job{prepare: makeSites, do: writeAndRead, quiet: cleanUp}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits
 			test.inbox = "_INBOX_me"
 			opts := append([]entity.PermissionOption{entity.WithInboxPrefix(test.inbox)}, test.opts...)
 			set, err := entity.Permissions(sites, test.role, opts...)

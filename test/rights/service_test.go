@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -14,9 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// serveSites runs a service over the user's connection, until ctx ends, with a controller over the admin's, and asks
-// it. Both run in the group.
-func serveSites(ctx context.Context, running *sync.WaitGroup, user, admin jetstream.JetStream) error {
+// serveSites runs a service over the user's connection, until ctx ends, with a controller over the admin's, and asks it.
+func serveSites(ctx context.Context, user, admin jetstream.JetStream) error {
 	s, err := service.New(service.Config{Conn: user.Conn(), Name: "sites"})
 	if err != nil {
 		return err
@@ -25,11 +23,11 @@ func serveSites(ctx context.Context, running *sync.WaitGroup, user, admin jetstr
 	if err != nil {
 		return err
 	}
-	running.Go(func() {
+	go func() {
 		defer client.Close()
 		_ = c.Run(ctx)
-	})
-	running.Go(func() { _ = s.Run(ctx) })
+	}()
+	go s.Run(ctx)
 	for _, subject := range []string{
 		"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.PING.sites", "nagi.sites.read.stats", "nagi.sites.act.resync",
 	} {
@@ -48,31 +46,29 @@ func TestWhatAServiceNeedsIsEnoughAndEachLineIsNeeded(t *testing.T) {
 	must(t, err)
 	// Answers to other accounts, of which there are none here, are tried in package service.
 	set.Publish = slices.DeleteFunc(set.Publish, func(line string) bool { return strings.HasPrefix(line, "_R_") })
-	var running sync.WaitGroup
-	t.Cleanup(running.Wait)
-	hold(t, set, job{inbox: "_INBOX", quiet: ".probe", prepare: makeSites,
-		do: func(ctx context.Context, user, admin jetstream.JetStream) error {
-			return serveSites(ctx, &running, user, admin)
-		}})
+	hold(t, set, job{inbox: "_INBOX", quiet: ".probe", prepare: makeSites, do: serveSites})
 }
 
 // TestAControllerWithAServiceMayWriteDocuments, and needs nothing else beside: to suspend them.
 func TestAControllerWithAServiceMayWriteDocuments(t *testing.T) {
-	srv := natstest.Start(t)
-	own, _ := natstest.Connect(t, srv.URL())
-	_, js := natstest.Connect(t, srv.URL())
-	must(t, makeSites(t.Context(), js))
-	s, err := service.New(service.Config{Conn: own})
-	must(t, err)
-	setOf := func(opts ...controller.Option) entity.PermissionSet {
-		c, client, err := publisher(t.Context(), js, opts...)
+	var without, with entity.PermissionSet
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		own, _ := natstest.Connect(t, srv.URL())
+		_, js := natstest.Connect(t, srv.URL())
+		must(t, makeSites(t.Context(), js))
+		s, err := service.New(service.Config{Conn: own})
 		must(t, err)
-		defer client.Close()
-		set, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
-		must(t, err)
-		return set.PermissionSet
-	}
-	without, with := setOf(), setOf(s.Controller())
+		setOf := func(opts ...controller.Option) entity.PermissionSet {
+			c, client, err := publisher(t.Context(), js, opts...)
+			must(t, err)
+			defer client.Close()
+			set, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+			must(t, err)
+			return set.PermissionSet
+		}
+		without, with = setOf(), setOf(s.Controller())
+	})
 	added := slices.DeleteFunc(slices.Clone(with.Publish), func(line string) bool {
 		return slices.Contains(without.Publish, line)
 	})

@@ -116,18 +116,19 @@ func (s *sharing) live(ctx context.Context, admin jetstream.JetStream) (err erro
 // TestTheSetsOfTwoControllersOverOneBucketAreEnoughTogether, and each line is needed: the client that was derived needs
 // the rights of its own status bucket.
 func TestTheSetsOfTwoControllersOverOneBucketAreEnoughTogether(t *testing.T) {
-	t.Parallel()
-	_, js := natstest.Connect(t, natstest.Start(t).URL())
-	must(t, makeShared(t.Context(), js))
-	s, err := newSharing(t.Context(), js)
-	must(t, err)
-	defer s.close()
 	var set entity.PermissionSet
-	for _, c := range s.controllers {
-		own, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		must(t, makeShared(t.Context(), js))
+		s, err := newSharing(t.Context(), js)
 		must(t, err)
-		set = set.Join(own.PermissionSet)
-	}
+		defer s.close()
+		for _, c := range s.controllers {
+			own, err := c.Permissions(entity.WithInboxPrefix("_INBOX_me"))
+			must(t, err)
+			set = set.Join(own.PermissionSet)
+		}
+	})
 	hold(t, set, job{inbox: "_INBOX_me", prepare: makeShared, do: func(ctx context.Context, user, admin jetstream.JetStream) error {
 		s, err := newSharing(ctx, user)
 		if err != nil {

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -27,20 +24,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a job may take. A denial ends it at once.
 const patience = 40 * time.Second
 
-// variant is an account with two users: an administrator, and one with a permission set. All variants are accounts of
-// one server, so that each has buckets of its own.
+// variant is a permission set, of which perhaps a line is missing.
 type variant struct {
-	name    string
 	without string // the line that was taken away; "" for the whole set
 	set     entity.PermissionSet
 }
 
 // variantsOf returns the set, and the set without each of its lines.
 func variantsOf(set entity.PermissionSet) []variant {
-	all := []variant{{name: "V0", set: set}}
-	add := func(without string, set entity.PermissionSet) {
-		all = append(all, variant{name: fmt.Sprintf("V%d", len(all)), without: without, set: set})
-	}
+	all := []variant{{set: set}}
+	add := func(without string, set entity.PermissionSet) { all = append(all, variant{without, set}) }
 	drop := func(lines []string, i int) []string { return slices.Delete(slices.Clone(lines), i, i+1) }
 	for i, line := range set.Publish {
 		add(line, entity.PermissionSet{Publish: drop(set.Publish, i), Subscribe: set.Subscribe})
@@ -51,25 +44,14 @@ func variantsOf(set entity.PermissionSet) []variant {
 	return all
 }
 
-// serve starts a server with a configuration file that has the variants as accounts.
-func serve(t *testing.T, variants []variant) *natstest.Server {
+// serve starts a server with two users: an administrator, and one with a permission set.
+func serve(t *testing.T, set entity.PermissionSet) *natstest.Server {
 	t.Helper()
-	var b strings.Builder
-	b.WriteString("accounts: {\n")
-	for _, v := range variants {
-		fmt.Fprintf(&b, "%s: { jetstream: enabled, users: [\n{ user: admin-%s, password: x }\n", v.name, v.name)
-		fmt.Fprintf(&b, "{ user: user-%s, password: x\n%s}\n] }\n", v.name, v.set.NATS())
-	}
-	b.WriteString("}\n")
-	file := filepath.Join(t.TempDir(), "nats.conf")
-	must(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	return natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-		parsed, err := server.ProcessConfigFile(file)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, b.String())
-		}
-		o.Accounts, o.Users = parsed.Accounts, parsed.Users
-	}))
+	return natstest.Start(t, natstest.WithConfigText(fmt.Sprintf(`accounts: { A: { jetstream: enabled, users: [
+{ user: admin, password: x }
+{ user: user, password: x
+%s}
+] } }`, set.NATS())))
 }
 
 // denials collects what the server denied a connection.
@@ -106,48 +88,42 @@ type job struct {
 
 // hold checks that a set is enough for a job, and that each line of it is needed.
 func hold(t *testing.T, set entity.PermissionSet, j job) {
-	variants := variantsOf(set)
-	srv := serve(t, variants)
-	for _, v := range variants {
+	for _, v := range variantsOf(set) {
 		t.Run("without "+v.without, func(t *testing.T) {
-			t.Parallel() // it waits
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin-"+v.name, "x"))
-			if j.prepare != nil {
-				must(t, j.prepare(ctx, admin))
-			}
-			heard := &denials{first: cancel, quiet: j.quiet}
-			nc, user := natstest.Connect(t, srv.URL(), nats.UserInfo("user-"+v.name, "x"),
-				nats.CustomInboxPrefix(j.inbox), nats.ErrorHandler(heard.add))
-			err := j.do(ctx, user, admin)
-			if v.without == "" {
-				must(t, nc.Flush())
-				if denied := heard.all(); err != nil || len(denied) > 0 {
-					t.Errorf("the whole set is not enough: %v, denied %q", err, denied)
-				}
-				return
-			}
-			eventually(t, "the server denies something, or the job fails", func() bool {
-				return err != nil && ctx.Err() == nil || len(heard.all()) > 0
-			})
+			natstest.Test(t, func(t *testing.T) { v.holds(t, j) })
 		})
 	}
+}
+
+func (v variant) holds(t *testing.T, j job) {
+	srv := serve(t, v.set)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer time.Sleep(time.Second) // in which all that the job has left ends, a connection that is drained included
+	defer cancel()
+	_, admin := natstest.Connect(t, srv.URL(), nats.UserInfo("admin", "x"))
+	if j.prepare != nil {
+		must(t, j.prepare(ctx, admin))
+	}
+	heard := &denials{first: cancel, quiet: j.quiet}
+	nc, user := natstest.Connect(t, srv.URL(), nats.UserInfo("user", "x"),
+		nats.CustomInboxPrefix(j.inbox), nats.ErrorHandler(heard.add))
+	err := j.do(ctx, user, admin)
+	if v.without == "" {
+		must(t, nc.Flush())
+		if denied := heard.all(); err != nil || len(denied) > 0 {
+			t.Errorf("the whole set is not enough: %v, denied %q", err, denied)
+		}
+		return
+	}
+	natstest.Eventually(t, "the server denies something, or the job fails", func() bool {
+		return err != nil && ctx.Err() == nil || len(heard.all()) > 0
+	})
 }
 
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
 	}
 }
 
