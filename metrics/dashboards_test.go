@@ -47,7 +47,7 @@ func TestTheWellKnownDashboardsFindTheirSeries(t *testing.T) {
 		w.must(err)
 		w.run(c)
 		w.create(sites, "works")
-		w.eventually("it was reconciled", func() bool { return c.Stats().Reconciles > 0 })
+		natstest.Eventually(w, "it was reconciled", func() bool { return c.Stats().Reconciles > 0 })
 		s := scrape(t, m.Handler())
 		for _, series := range known {
 			found := regexp.MustCompile(`(?m)^` + series.name + `(?:\{(.*)\})? `).FindStringSubmatch(string(s))
@@ -99,16 +99,16 @@ func TestWhatDoesNotWorkIsShownByItsName(t *testing.T) {
 		c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
 		w.must(err)
 		w.run(c)
-		w.eventually("it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(w, "it leads", func() bool { return c.Stats().Leading })
 		const primary = `{controller="sites",source="primary Site (bucket sites)"}`
 		scrape(t, m.Handler()).want(t, `nagi_degraded`+primary+` 0`, `nagi_source_lag_seconds`+primary+` 0`)
 		server.Stop()
-		w.eventually("the source is degraded, and its lag grows", func() bool {
+		natstest.Eventually(w, "the source is degraded, and its lag grows", func() bool {
 			s := scrape(t, m.Handler())
 			return s.has(`nagi_degraded`+primary+` 1`) && !s.has(`nagi_source_lag_seconds`+primary+` 0`)
 		})
 		w.must(server.Start())
-		w.eventually("it works again, and the metrics say so", func() bool {
+		natstest.Eventually(w, "it works again, and the metrics say so", func() bool {
 			s := scrape(t, m.Handler())
 			return s.has(`nagi_degraded`+primary+` 0`) && s.has(`nagi_source_lag_seconds`+primary+` 0`)
 		})

@@ -91,15 +91,6 @@ func (w *world) create(c *entity.Client[*site], names ...string) {
 	}
 }
 
-func (w *world) eventually(what string, holds func() bool) {
-	w.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
-			w.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // scraped is the text of a scrape.
 type scraped string
 
@@ -166,7 +157,7 @@ func TestAControllerIsShownUnderTheNamesOfControllerRuntime(t *testing.T) {
 			`leader_election_master_status{name="sites"} 0`)
 		w.run(c)
 		w.create(sites, "works", "fails", "parks", "panics", "again")
-		w.eventually("all were reconciled", func() bool { return c.Stats().Reconciles == 5 })
+		natstest.Eventually(w, "all were reconciled", func() bool { return c.Stats().Reconciles == 5 })
 		s := scrape(t, m.Handler())
 		s.want(t,
 			`controller_runtime_reconcile_total{controller="sites",result="success"} 1`,
@@ -217,9 +208,9 @@ func TestWhatRunsAndWaitsIsShownWhileItDoes(t *testing.T) {
 			}), m.Controller())
 		w.must(err)
 		w.run(c)
-		w.eventually("it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(w, "it leads", func() bool { return c.Stats().Leading })
 		w.create(sites, "one", "two", "three")
-		w.eventually("one runs and two wait", func() bool { s := c.Stats(); return s.Running == 1 && s.Ready[0] == 2 })
+		natstest.Eventually(w, "one runs and two wait", func() bool { s := c.Stats(); return s.Running == 1 && s.Ready[0] == 2 })
 		s := scrape(t, m.Handler())
 		s.want(t,
 			`controller_runtime_active_workers{controller="sites"} 1`,
@@ -233,7 +224,7 @@ func TestWhatRunsAndWaitsIsShownWhileItDoes(t *testing.T) {
 			}
 		}
 		close(go_)
-		w.eventually("all are done", func() bool { return c.Stats().Reconciles == 3 })
+		natstest.Eventually(w, "all are done", func() bool { return c.Stats().Reconciles == 3 })
 	})
 }
 
@@ -250,7 +241,7 @@ func TestCountersNeverGoBack(t *testing.T) {
 			w.must(err)
 			stop := w.run(c)
 			w.create(sites, fmt.Sprint("fails-", round), fmt.Sprint("works-", round))
-			w.eventually("they were reconciled", func() bool { return c.Stats().Reconciles >= 2 })
+			natstest.Eventually(w, "they were reconciled", func() bool { return c.Stats().Reconciles >= 2 })
 			stop()
 			adds, failures = adds+c.Stats().Adds, failures+c.Stats().Failures
 			for range 2 { // the first scrape after the end, and one that finds nobody
@@ -277,7 +268,7 @@ func TestAControllerThatHasEndedHasNoGauges(t *testing.T) {
 			c, err := controller.New("sites", w.client("Site", "sites"), controller.ReconcilerFunc(outcomes), m.Controller())
 			w.must(err)
 			stop := w.run(c)
-			w.eventually("it has synced", func() bool { return c.Stats().Synced })
+			natstest.Eventually(w, "it has synced", func() bool { return c.Stats().Synced })
 			return stop
 		}
 		gauges := func() (names []string) {
@@ -324,7 +315,7 @@ func TestSeveralControllersShareARegistry(t *testing.T) {
 		w.run(first)
 		w.run(second)
 		w.create(sites, "works")
-		w.eventually("it was reconciled", func() bool { return first.Stats().Reconciles > 0 && second.Stats().Leading })
+		natstest.Eventually(w, "it was reconciled", func() bool { return first.Stats().Reconciles > 0 && second.Stats().Leading })
 		families, err := registry.Gather()
 		w.must(err)
 		if len(families) < 30 {

@@ -43,19 +43,19 @@ func TestATeardownIsOwedUntilItsEnd(t *testing.T) {
 		c, stop := begin()
 		sites := w.client("Site", "sites")
 		w.create(sites, "home", "shop")
-		w.eventually("both were reconciled", func() bool { return c.Stats().Reconciles == 2 })
-		w.eventually("nothing is owed", owed("0"))
+		natstest.Eventually(w, "both were reconciled", func() bool { return c.Stats().Reconciles == 2 })
+		natstest.Eventually(w, "nothing is owed", owed("0"))
 		w.must(sites.Delete(t.Context(), "home"))
-		w.eventually("one is owed", owed("1"))
+		natstest.Eventually(w, "one is owed", owed("1"))
 		stop()
 		if owed("0")() || owed("1")() {
 			t.Error("who has ended says what it owes")
 		}
 		begin()
-		w.eventually("who took over does", owed("1"))
+		natstest.Eventually(w, "who took over does", owed("1"))
 		mended.Store(true)
-		w.eventually("it is over", owed("0"))
-		w.eventually("it is counted", func() bool {
+		natstest.Eventually(w, "it is over", owed("0"))
+		natstest.Eventually(w, "it is counted", func() bool {
 			return scrape(t, m.Handler()).has(`nagi_torn_down_total{controller="sites"} 1`)
 		})
 	})
@@ -74,13 +74,13 @@ func TestAnExternalAPIThatIsAwayIsShown(t *testing.T) {
 		w.must(err)
 		w.run(c)
 		shows := func(series string) func() bool { return func() bool { return scrape(t, m.Handler()).has(series) } }
-		w.eventually("it answers", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 1`))
+		natstest.Eventually(w, "it answers", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 1`))
 		away := external.Unavailable(errors.New("away"))
 		api.Fails.Store(&away)
-		w.eventually("it is away", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 0`))
-		w.eventually("the source is degraded", shows(`nagi_degraded{controller="sites",source="OwnsExternal Thing"} 1`))
+		natstest.Eventually(w, "it is away", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 0`))
+		natstest.Eventually(w, "the source is degraded", shows(`nagi_degraded{controller="sites",source="OwnsExternal Thing"} 1`))
 		api.Fails.Store(nil)
-		w.eventually("it came back", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 1`))
+		natstest.Eventually(w, "it came back", shows(`nagi_external_api_available{controller="sites",kind="Thing"} 1`))
 	})
 }
 
@@ -96,10 +96,10 @@ func TestOfTwoControllersOfOneNameTheOneThatHasNotSyncedCounts(t *testing.T) {
 		}
 		first, second := create(), create()
 		w.run(first)
-		w.eventually("one has synced", func() bool { return first.Stats().Synced })
+		natstest.Eventually(w, "one has synced", func() bool { return first.Stats().Synced })
 		scrape(t, m.Handler()).want(t, `nagi_synced{controller="sites"} 0`)
 		w.run(second)
-		w.eventually("both have", func() bool { return scrape(t, m.Handler()).has(`nagi_synced{controller="sites"} 1`) })
+		natstest.Eventually(w, "both have", func() bool { return scrape(t, m.Handler()).has(`nagi_synced{controller="sites"} 1`) })
 	})
 }
 
@@ -120,7 +120,7 @@ func TestAReconcileThatTookTooLongIsCountedWhateverItReturns(t *testing.T) {
 		w.must(err)
 		w.run(c)
 		w.create(sites, "works", "fails")
-		w.eventually("both were reconciled", func() bool { return c.Stats().Reconciles == 2 })
+		natstest.Eventually(w, "both were reconciled", func() bool { return c.Stats().Reconciles == 2 })
 		scrape(t, m.Handler()).want(t,
 			`controller_runtime_reconcile_timeouts_total{controller="sites"} 2`,
 			`controller_runtime_reconcile_total{controller="sites",result="success"} 1`,
@@ -141,7 +141,7 @@ func TestAnotherStreamIsCountedOnce(t *testing.T) {
 			c, err := controller.New("sites", sites, controller.ReconcilerFunc(outcomes), m.Controller())
 			w.must(err)
 			stop = w.run(c)
-			w.eventually("it leads", func() bool { return c.Stats().Leading })
+			natstest.Eventually(w, "it leads", func() bool { return c.Stats().Leading })
 			return c, stop
 		}
 		lists := func(reason string, n int) string {
@@ -155,14 +155,14 @@ func TestAnotherStreamIsCountedOnce(t *testing.T) {
 		w.must(w.js.DeleteStream(t.Context(), "KV_sites"))
 		_, err = w.js.CreateStream(t.Context(), cfg)
 		w.must(err)
-		w.eventually("it is noticed", func() bool { return scrape(t, m.Handler()).has(lists("stream_changed", 1)) })
+		natstest.Eventually(w, "it is noticed", func() bool { return scrape(t, m.Handler()).has(lists("stream_changed", 1)) })
 		stop()
 		c, _ := begin()
 		scrape(t, m.Handler()).want(t, lists("stream_changed", 1), lists("first", 2), lists("doubt", 0))
 		w.must(w.js.DeleteStream(t.Context(), "KV_sites"))
 		_, err = w.js.CreateStream(t.Context(), cfg)
 		w.must(err)
-		w.eventually("the next one is counted", func() bool {
+		natstest.Eventually(w, "the next one is counted", func() bool {
 			return scrape(t, m.Handler()).has(lists("stream_changed", 2))
 		})
 		if n := c.Stats().Sources["primary Site (bucket sites)"].StreamChanges; n != 1 {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -67,15 +66,6 @@ func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
-	}
-}
-
-func (w *world) eventually(what string, holds func() bool) {
-	w.Helper()
-	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			w.Fatalf("not within 20 s: %s", what)
-		}
 	}
 }
 
@@ -152,7 +142,7 @@ func run[T entity.IEntity](w *world, name string, c *entity.Client[T], opts ...c
 func (w *world) published(what string, is func(*Entry) bool) *Entry {
 	w.Helper()
 	var last *Entry
-	w.eventually(what, func() bool {
+	natstest.Eventually(w, what, func() bool {
 		entry, err := Get(w.Context(), w.js, "Site", "example.com/v1")
 		last = entry
 		return err == nil && is(entry)
@@ -188,7 +178,7 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name}
 func (w *world) looked(denied func() int64) {
 	w.Helper()
 	before := w.requests.Load() + denied()
-	w.eventually("they look again", func() bool { return w.requests.Load()+denied() >= before+30 })
+	natstest.Eventually(w, "they look again", func() bool { return w.requests.Load()+denied() >= before+30 })
 }
 
 func jetstreamKV(bucket string, metadata map[string]string) jetstream.KeyValueConfig {

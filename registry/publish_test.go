@@ -47,9 +47,9 @@ func TestALeaderPublishesItsKindAndWritesOnlyChanges(t *testing.T) {
 		first.stop()
 		again := client[*site](w, w.js, sitesConfig)
 		second := run(w, "sites", again, opts[1], controller.Owns(client[*site](w, w.js, pages.Config())))
-		w.eventually("another term has begun", func() bool { return second.Stats().Leading })
+		natstest.Eventually(w, "another term has begun", func() bool { return second.Stats().Leading })
 		w.put(`{"gone":"another one wrote this"}`) // which shows when it has looked
-		w.eventually("it has looked", func() bool { return len(second.log.errors()) > 0 })
+		natstest.Eventually(w, "it has looked", func() bool { return len(second.log.errors()) > 0 })
 		if _, now := w.value(); now != revision+1 {
 			t.Errorf("without a change it wrote: revision %d after %d", now, revision)
 		}
@@ -182,7 +182,7 @@ func TestWhatCannotBePublishedIsToldOnceAndNothingElse(t *testing.T) {
 				test.options.Interval = soon
 				c := run(w, "sites", sites, Publish(test.options))
 				says := func(told string) bool { return strings.Contains(told, test.says) }
-				w.eventually("it is told", func() bool { return slices.ContainsFunc(c.log.errors(), says) })
+				natstest.Eventually(w, "it is told", func() bool { return slices.ContainsFunc(c.log.errors(), says) })
 				w.must(sites.Create(t.Context(), &site{ObjectMeta: named("home")}))
 				w.must(entity.WaitReconciled(t.Context(), sites, "home", 1))
 				w.looked(denials.Load)
@@ -219,7 +219,7 @@ func TestOnceThePermissionIsThereItIsPublished(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := run(w, "sites", client[*site](w, w.js, sitesConfig), Publish(Options{BindOnly: true, Interval: soon}))
-		w.eventually("it is told", func() bool { return len(c.log.errors()) > 0 })
+		natstest.Eventually(w, "it is told", func() bool { return len(c.log.errors()) > 0 })
 		w.must(bucketOf(w.js).open(t.Context(), entity.Config{Storage: jetstream.MemoryStorage}))
 		w.published("it is published", anything)
 	})

@@ -28,7 +28,7 @@ func (w *world) braked(opts ...controller.Option) *controlled {
 	for i := range many {
 		w.put("sites", fmt.Sprintf("shop.s%03d", i), `{}`)
 	}
-	w.eventually("all are calm", func() bool {
+	natstest.Eventually(w, "all are calm", func() bool {
 		for i := range many {
 			if c.Explain(fmt.Sprintf("shop/s%03d", i)).State != controller.StateCalm {
 				return false
@@ -45,7 +45,7 @@ func (w *world) braked(opts ...controller.Option) *controlled {
 	c.halt = w.run(c)
 	w.run(s)
 	w.answers("nagi.sites.read.stats")
-	w.eventually("the brake holds all", func() bool { return c.Stats().Brake.Held == many })
+	natstest.Eventually(w, "the brake holds all", func() bool { return c.Stats().Brake.Held == many })
 	return c
 }
 
@@ -86,7 +86,7 @@ func TestABrakeIsReleasedByItsNumbers(t *testing.T) {
 		if r.Count != many || !r.Released && time.Since(asked) < releasePatience {
 			t.Errorf("%+v", r)
 		}
-		w.eventually("all are torn down", func() bool { return c.Stats().TornDown == many })
+		natstest.Eventually(w, "all are torn down", func() bool { return c.Stats().TornDown == many })
 		if !recorded.have("Controller /sites BrakeReleaseRequested", fmt.Sprint(many), now.Engagement) {
 			t.Errorf("no event: %v", recorded)
 		}
@@ -101,7 +101,7 @@ func TestAllThatAReleaseIsForIsListed(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		c := w.braked()
-		w.eventually("the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
+		natstest.Eventually(w, "the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
 		held := c.served().engine.Explainer().Brake
 		const owner, unknown, wanton = "shop/an-owner", "shop/nobody-knows", "shop/unwanted"
 		held.Sweep(t.Context(), []brake.Orphans{{
@@ -110,7 +110,7 @@ func TestAllThatAReleaseIsForIsListed(t *testing.T) {
 		}})
 		held.AdmitPrune(wanton, "")
 		held.AdmitPrune("shop/s003", "") // whose delete is held, too
-		w.eventually("the brake holds all", func() bool { return c.served().brake().Count == many+3 })
+		natstest.Eventually(w, "the brake holds all", func() bool { return c.served().brake().Count == many+3 })
 
 		keys, pruned, brakes := []string{}, []string{}, 0
 		for after, more := "", true; more; brakes++ {
@@ -146,7 +146,7 @@ func TestAReleaseLetsGoNoMoreThanItNames(t *testing.T) {
 		c := w.braked(controller.WithEventRecorder(recorded))
 		now := c.Stats().Brake
 		w.must(c.served().engine.RequestRelease(t.Context(), record.Release{Engagement: now.Engagement, Count: many - 1}))
-		w.eventually("it is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
+		natstest.Eventually(w, "it is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
 		if s := c.Stats(); s.Brake.Held != many || s.TornDown != 0 {
 			t.Errorf("%+v", s.Brake)
 		}

@@ -24,9 +24,9 @@ func TestANameIsNoFact(t *testing.T) {
 			"alone":  "NATS/1.0\r\nX: a\n" + forged + "\n\n\r\n", // a client reads no further than the empty line
 		} {
 			w.put("sites", "shop."+name, `{}`)
-			w.eventually("it is calm", func() bool { return c.Explain("shop/"+name).State == controller.StateCalm })
+			natstest.Eventually(w, "it is calm", func() bool { return c.Explain("shop/"+name).State == controller.StateCalm })
 			w.rawRequest("nagi.sites.act.reconcile.shop", header, `{"key":"shop/`+name+`"}`)
-			w.eventually("an event", func() bool { return recorded.have("shop/"+name, ReasonReconcile) })
+			natstest.Eventually(w, "an event", func() bool { return recorded.have("shop/"+name, ReasonReconcile) })
 		}
 		if !recorded.have("shop/beside", "a user whom the server does not name") {
 			t.Errorf("of two names one is told: %v", recorded)

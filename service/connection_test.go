@@ -72,9 +72,9 @@ func TestAServiceWhoseUserIsRefusedForATimeGoesOn(t *testing.T) {
 		w.run(s)
 		w.answers("$SRV.PING.nagi")
 		w.must(w.srv.Reload(users("admin")))
-		w.eventually("it is refused more often than nats.go bears by itself", func() bool { return refusals.Load() > 4 })
+		natstest.Eventually(w, "it is refused more often than nats.go bears by itself", func() bool { return refusals.Load() > 4 })
 		w.must(w.srv.Reload(users("admin", "service")))
-		w.eventually("it is connected", own.IsConnected)
+		natstest.Eventually(w, "it is connected", own.IsConnected)
 		w.answers("$SRV.PING.nagi")
 	})
 }

@@ -19,13 +19,13 @@ func TestStatsTellNothingOfErrors(t *testing.T) {
 		w := newWorld(t)
 		_, c := w.sites()
 		w.put("sites", "bank.secret", `{"spec":{"title":"terminal"}}`)
-		w.eventually("it is parked", func() bool { return c.Explain("bank/secret").State == controller.StateParked })
+		natstest.Eventually(w, "it is parked", func() bool { return c.Explain("bank/secret").State == controller.StateParked })
 		e := refused(w, w.js.Conn(), "nagi.sites.act.reconcile", `{"key":"bank/secret"}`, 409)
 		if !strings.Contains(e.Description, "bank/secret") {
 			t.Errorf("who asks is told %q", e.Description)
 		}
 		pinger := w.conn("pinger")
-		w.eventually("the error is counted", func() bool {
+		natstest.Eventually(w, "the error is counted", func() bool {
 			msg, err := pinger.Request("$SRV.STATS.nagi", nil, 10*time.Second)
 			w.must(err)
 			if strings.Contains(string(msg.Data), "secret") || strings.Contains(string(msg.Data), "parked") {

@@ -37,9 +37,9 @@ func TestTheLeaderAnswers(t *testing.T) {
 		first := w.replica()
 		w.answers("nagi.sites.read.stats")
 		w.put("sites", "shop.home", `{}`)
-		w.eventually("it is calm", func() bool { return first.Explain("shop/home").State == controller.StateCalm })
+		natstest.Eventually(w, "it is calm", func() bool { return first.Explain("shop/home").State == controller.StateCalm })
 		second := w.replica()
-		w.eventually("the other waits", func() bool { return second.Explain("shop/home").State == controller.StateStandby })
+		natstest.Eventually(w, "the other waits", func() bool { return second.Explain("shop/home").State == controller.StateStandby })
 		admin := w.js.Conn()
 		for range 20 { // a queue group of both would answer by chance
 			if e := ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/home"}`); !e.Leading {
@@ -48,7 +48,7 @@ func TestTheLeaderAnswers(t *testing.T) {
 			ask[Done](w, admin, "nagi.sites.act.reconcile", `{"key":"shop/home"}`)
 		}
 		leader := ""
-		w.eventually("both say who leads", func() bool {
+		natstest.Eventually(w, "both say who leads", func() bool {
 			a := ask[About](w, admin, "nagi.sites.read.about", "")
 			if leader == "" {
 				leader = a.Leader
@@ -57,17 +57,17 @@ func TestTheLeaderAnswers(t *testing.T) {
 		})
 
 		first.halt() // its service goes on
-		w.eventually("the other leads", func() bool { return second.Stats().Leading })
+		natstest.Eventually(w, "the other leads", func() bool { return second.Stats().Leading })
 		w.answers("nagi.sites.read.stats")
 		before := second.count("shop/home", controller.OperationManual)
 		for range 20 {
 			ask[Done](w, admin, "nagi.sites.act.reconcile", `{"key":"shop/home"}`)
 		}
-		w.eventually("the new leader does it", func() bool {
+		natstest.Eventually(w, "the new leader does it", func() bool {
 			return second.count("shop/home", controller.OperationManual) > before
 		})
 		second.halt()
-		w.eventually("nobody answers when nobody leads", func() bool {
+		natstest.Eventually(w, "nobody answers when nobody leads", func() bool {
 			_, err := admin.Request("nagi.sites.act.resync", nil, time.Second)
 			return errors.Is(err, nats.ErrNoResponders)
 		})
@@ -82,7 +82,7 @@ func TestWhatDoesNotLeadSaysWhoDoes(t *testing.T) {
 		first, second := w.replica(), w.replica()
 		w.answers("nagi.sites.read.stats")
 		standby := second
-		w.eventually("one leads, and the other knows who", func() bool {
+		natstest.Eventually(w, "one leads, and the other knows who", func() bool {
 			if second.Stats().Leading {
 				standby = first
 			}
@@ -122,12 +122,12 @@ func TestAConnectionThatComesBackAnswersAgain(t *testing.T) {
 		w.answers("nagi.sites.read.stats")
 		for range 2 {
 			w.must(w.srv.Restart())
-			w.eventually("it answers again", func() bool {
+			natstest.Eventually(w, "it answers again", func() bool {
 				msg, err := w.js.Conn().Request("nagi.sites.read.about", nil, time.Second)
 				return err == nil && msg.Header.Get("Nats-Service-Error") == ""
 			})
 		}
-		w.eventually("the leader does, too", func() bool {
+		natstest.Eventually(w, "the leader does, too", func() bool {
 			_, err := w.js.Conn().Request("nagi.sites.read.stats", nil, time.Second)
 			return err == nil
 		})
@@ -158,7 +158,7 @@ func TestWhatWasAskedBeforeTheStopIsAnswered(t *testing.T) {
 		}
 		v.listings <- struct{}{} // the first is done, and the others wait
 		w.must(<-answered)
-		w.eventually("all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= requests })
+		natstest.Eventually(w, "all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= requests })
 		stop()
 		select {
 		case err := <-ended:
@@ -185,7 +185,7 @@ func TestRunEndsWithItsConnection(t *testing.T) {
 		s := w.service()
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(t.Context()) }()
-		w.eventually("it is registered", func() bool {
+		natstest.Eventually(w, "it is registered", func() bool {
 			_, err := w.js.Conn().Request("$SRV.PING.nagi", nil, time.Second)
 			return err == nil
 		})
@@ -200,7 +200,7 @@ func TestRunEndsWithItsConnection(t *testing.T) {
 
 		away := w.service()
 		w.srv.Stop()
-		w.eventually("it is noticed", func() bool { return !away.cfg.Conn.IsConnected() })
+		natstest.Eventually(w, "it is noticed", func() bool { return !away.cfg.Conn.IsConnected() })
 		began := time.Now()
 		w.must(away.Run(stopped))
 		if took := time.Since(began); took > 8*time.Second {
@@ -217,7 +217,7 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 		recorded := &events{}
 		_, c := w.sites(controller.WithEventRecorder(recorded))
 		w.put("sites", "shop.home", `{}`)
-		w.eventually("it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
+		natstest.Eventually(w, "it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
 		forged, err := json.Marshal(map[string]string{"acc": "APP", "user": "mallory"})
 		w.must(err)
 		ask := func(nc *nats.Conn) {
@@ -232,9 +232,9 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 			}
 		}
 		ask(w.conn("shop"))
-		w.eventually("an event", func() bool { return recorded.have("ReconcileRequested", "whom the server does not name") })
+		natstest.Eventually(w, "an event", func() bool { return recorded.have("ReconcileRequested", "whom the server does not name") })
 		ask(w.conn("alice"))
-		w.eventually("an event", func() bool {
+		natstest.Eventually(w, "an event", func() bool {
 			return recorded.have("Site shop/home ReconcileRequested", `somebody who says to be user "alice" of account "TENANT"`)
 		})
 		if recorded.have("mallory") {
@@ -271,7 +271,7 @@ func TestRequestsThatWaitAreFew(t *testing.T) {
 		for range sent {
 			w.must(nc.PublishRequest("nagi.sites.read.brake-vanished", inbox, nil))
 		}
-		w.eventually("all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= sent })
+		natstest.Eventually(w, "all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= sent })
 		close(v.listings)
 		w.answers("nagi.sites.read.brake-vanished") // after those before it
 		w.must(nc.Flush())

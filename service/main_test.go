@@ -110,11 +110,6 @@ func (w *world) must(err error) {
 	}
 }
 
-func (w *world) eventually(what string, holds func() bool) {
-	w.Helper()
-	natstest.Eventually(w.T, what, holds)
-}
-
 func (w *world) client(cfg entity.Config) *entity.Client[*site] {
 	w.Helper()
 	c, err := entity.NewClient[*site](w.Context(), w.js, cfg)
@@ -257,7 +252,7 @@ func (w *world) sites(opts ...controller.Option) (*Service, *controlled) {
 // answers waits until something answers the admin.
 func (w *world) answers(subject string) {
 	w.Helper()
-	w.eventually(subject+" is answered", func() bool {
+	natstest.Eventually(w, subject+" is answered", func() bool {
 		msg, err := w.js.Conn().Request(subject, nil, time.Second)
 		return err == nil && msg.Header.Get("Nats-Service-Error-Code") == ""
 	})

@@ -26,7 +26,7 @@ func (w *world) allAnswered(subject string) {
 	w.Helper()
 	const requests = 20
 	nc := w.conn("admin")
-	w.eventually(fmt.Sprintf("%d requests in a row are answered on %s", requests, subject), func() bool {
+	natstest.Eventually(w, fmt.Sprintf("%d requests in a row are answered on %s", requests, subject), func() bool {
 		for range requests {
 			if _, err := nc.Request(subject, nil, time.Second); err != nil {
 				return false
@@ -43,16 +43,16 @@ func TestATermThatEndsInAnOutageLosesNoRequests(t *testing.T) {
 		s := w.standby()
 		nc := s.cfg.Conn
 		w.srv.Stop()
-		w.eventually("it is noticed", func() bool { return !nc.IsConnected() })
+		natstest.Eventually(w, "it is noticed", func() bool { return !nc.IsConnected() })
 		subscriptions := nc.NumSubscriptions()
 		s.changed()
-		w.eventually("it subscribes anew", func() bool { return nc.NumSubscriptions() > subscriptions })
+		natstest.Eventually(w, "it subscribes anew", func() bool { return nc.NumSubscriptions() > subscriptions })
 		time.Sleep(500 * time.Millisecond)
 		w.must(w.srv.Start())
-		w.eventually("it gives up what it had", func() bool {
+		natstest.Eventually(w, "it gives up what it had", func() bool {
 			return nc.IsConnected() && nc.NumSubscriptions() <= subscriptions
 		})
-		w.eventually("the service answers", func() bool {
+		natstest.Eventually(w, "the service answers", func() bool {
 			_, err := w.js.Conn().Request("nagi.sites.read.about", nil, time.Second)
 			return err == nil
 		})
@@ -87,17 +87,17 @@ func TestAServiceThatIsStillAnsweringIsForgotten(t *testing.T) {
 		<-taken
 		register(func() {})
 		w.must(nc.ForceReconnect())
-		w.eventually("it is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
+		natstest.Eventually(w, "it is back", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 1 })
 		all.settle(logger)
 		if !all.pending() {
 			t.Error("it does not wait for the answer")
 		}
 		close(answer)
-		w.eventually("it is given up", func() bool {
+		natstest.Eventually(w, "it is given up", func() bool {
 			all.settle(logger)
 			return !all.pending()
 		})
-		w.eventually("the connection is made anew", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 2 })
+		natstest.Eventually(w, "the connection is made anew", func() bool { return nc.IsConnected() && nc.Stats().Reconnects == 2 })
 		w.must(nc.Flush())
 		w.allAnswered("about")
 	})

@@ -22,7 +22,7 @@ func TestVanishedDocumentsComeBack(t *testing.T) {
 		c := w.braked()
 		admin := w.js.Conn()
 		var page BrakeVanished
-		w.eventually("all are listed", func() bool {
+		natstest.Eventually(w, "all are listed", func() bool {
 			page = ask[BrakeVanished](w, admin, "nagi.sites.read.brake-vanished", ``)
 			return page.Count == many
 		})
@@ -46,7 +46,7 @@ func TestVanishedDocumentsComeBack(t *testing.T) {
 		if r := ask[BrakeRestored](w, admin, "nagi.sites.act.brake-restore", body); r.Count != many {
 			t.Errorf("%+v", r)
 		}
-		w.eventually("the brake goes off", func() bool { return !c.Stats().Brake.Engaged })
+		natstest.Eventually(w, "the brake goes off", func() bool { return !c.Stats().Brake.Engaged })
 		if value := w.value("sites", "shop.s000"); !strings.Contains(value, `"name":"s000"`) {
 			t.Errorf("it came back as %s", value)
 		}

@@ -40,7 +40,7 @@ func TestSubjectsSayWhoMayDoWhat(t *testing.T) {
 		_, c := w.sites()
 		w.put("sites", "shop.home", `{}`)
 		w.put("sites", "bank.home", `{}`)
-		w.eventually("both are calm", func() bool {
+		natstest.Eventually(w, "both are calm", func() bool {
 			return c.Explain("shop/home").State == controller.StateCalm && c.Explain("bank/home").State == controller.StateCalm
 		})
 		const shopHome, bankHome = `{"key":"shop/home"}`, `{"key":"bank/home"}`
@@ -58,7 +58,7 @@ func TestSubjectsSayWhoMayDoWhat(t *testing.T) {
 		shop := w.conn("shop")
 		ask[controller.Explanation](w, shop, "nagi.sites.read.explain.shop", shopHome)
 		ask[Done](w, shop, "nagi.sites.act.reconcile.shop", shopHome)
-		w.eventually("it is reconciled", func() bool { return c.count("shop/home", controller.OperationManual) == 1 })
+		natstest.Eventually(w, "it is reconciled", func() bool { return c.count("shop/home", controller.OperationManual) == 1 })
 		for _, subject := range []string{
 			"nagi.sites.read.explain", "nagi.sites.read.explain.bank", "nagi.sites.read.keys", "nagi.sites.read.stats",
 			"nagi.sites.act.reconcile", "nagi.sites.act.reconcile.bank", "nagi.sites.act.resync", "nagi.sites.act.brake-release",
@@ -83,7 +83,7 @@ func TestTheBodyNamesNoOtherNamespace(t *testing.T) {
 		_, c := w.sites()
 		w.put("sites", "shop.home", `{}`)
 		w.put("sites", "bank.home", `{}`)
-		w.eventually("both are calm", func() bool { return c.Explain("bank/home").State == controller.StateCalm })
+		natstest.Eventually(w, "both are calm", func() bool { return c.Explain("bank/home").State == controller.StateCalm })
 		shop := w.conn("shop")
 		for _, body := range []string{`{"key":"bank/home"}`, `{"key":"bank/none"}`, `{"key":"shopping/home"}`, `{"key":"shop"}`} {
 			for _, verb := range []string{"read.explain", "act.reconcile", "act.unpark", "act.suspend", "act.resume"} {
@@ -116,7 +116,7 @@ func TestANamespaceSeesOnlyItself(t *testing.T) {
 			w.put("sites", key, `{"spec":{"title":"terminal"}}`)
 		}
 		w.put("sites", "shop/x.y", `{}`) // no key that the bucket can have, which looks like one of the namespace
-		w.eventually("all are parked", func() bool { return c.Stats().Parked == 7 })
+		natstest.Eventually(w, "all are parked", func() bool { return c.Stats().Parked == 7 })
 		shop := w.conn("shop")
 		list := func(body string) (keys []string, next string) {
 			t.Helper()
@@ -143,7 +143,7 @@ func TestANamespaceSeesOnlyItself(t *testing.T) {
 				t.Errorf("%s: %q, want %q", body, got, want)
 			}
 		}
-		w.eventually("who may ask about all keys sees what is malformed, too", func() bool {
+		natstest.Eventually(w, "who may ask about all keys sees what is malformed, too", func() bool {
 			return len(ask[Keys](w, w.js.Conn(), "nagi.sites.read.keys", `{}`).Keys) == 8
 		})
 		if n := ask[Resynced](w, shop, "nagi.sites.act.resync.shop", ``); n.Count != 3 {
@@ -162,7 +162,7 @@ func TestAnAnswerGoesToInboxesOnly(t *testing.T) {
 		w.run(s)
 		w.answers("nagi.sites.read.stats")
 		w.put("sites", "shop.home", `{}`)
-		w.eventually("it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
+		natstest.Eventually(w, "it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
 		for _, reply := range []string{
 			"$KV.sites-status._nagi.release", "$KV.sites.shop.other", "nagi.sites.act.resync", "_INBOX", "_INBOX.", "_INBOXES.x",
 			"$JS.API.STREAM.DELETE.KV_sites", "",
@@ -230,7 +230,7 @@ func TestThePermissionsGuardWhatTheLibraryAnswers(t *testing.T) {
 			t.Error("it does not warn")
 		}
 		attack(w)
-		w.eventually("the library answers everywhere; if it does not any more the permissions may not be needed",
+		natstest.Eventually(w, "the library answers everywhere; if it does not any more the permissions may not be needed",
 			func() bool { return w.value("sites", "shop.other") != "" })
 	})
 }
@@ -250,7 +250,7 @@ func TestAUserWhoMayPublishElsewhereIsWarnedOf(t *testing.T) {
 		for _, subject := range elsewhere {
 			w := &world{T: t, srv: srv, log: &lines{}}
 			stop := w.run(w.service(func(c *Config) { c.Conn = w.conn(subject) }))
-			w.eventually("it warns of who may publish to "+subject, func() bool {
+			natstest.Eventually(w, "it warns of who may publish to "+subject, func() bool {
 				return w.log.have("may publish to other subjects than inboxes")
 			})
 			stop()
@@ -320,7 +320,7 @@ func TestADeniedSubscriptionIsTold(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.run(w.service(func(c *Config) { c.Conn = w.conn("pinger") }))
-		w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
+		natstest.Eventually(w, "it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
 	})
 }
 
@@ -331,12 +331,12 @@ func TestRightsAreLookedAtWhenTheServerComes(t *testing.T) {
 		open := w.service(func(c *Config) { c.Conn = w.conn("admin") })
 		denied := w.service(func(c *Config) { c.Conn = w.conn("pinger") })
 		w.srv.Stop()
-		w.eventually("it is noticed", func() bool { return !open.cfg.Conn.IsConnected() && !denied.cfg.Conn.IsConnected() })
+		natstest.Eventually(w, "it is noticed", func() bool { return !open.cfg.Conn.IsConnected() && !denied.cfg.Conn.IsConnected() })
 		w.run(open)
 		w.run(denied)
 		time.Sleep(2 * lookAgain)
 		w.must(w.srv.Start())
-		w.eventually("it warns", func() bool { return w.log.have("may publish to other subjects than inboxes") })
-		w.eventually("it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
+		natstest.Eventually(w, "it warns", func() bool { return w.log.have("may publish to other subjects than inboxes") })
+		natstest.Eventually(w, "it is told", func() bool { return w.log.have("refuses subscriptions of the service") })
 	})
 }

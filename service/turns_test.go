@@ -56,12 +56,12 @@ func TestWhatIsAskedLastHolds(t *testing.T) {
 			subject := []string{"nagi.sites.act.suspend", "nagi.sites.act.suspend.shop"}[i%2]
 			w.must(nc.PublishRequest(subject, inbox, []byte(home)))
 		}
-		w.eventually("one is being done, and the others wait", func() bool {
+		natstest.Eventually(w, "one is being done, and the others wait", func() bool {
 			return p.asked.Load() == 1 && len(s.acting.whole.turns)+len(s.acting.confined.turns) == suspends
 		})
 		close(p.let)
 		resumed := ask[Done](w, w.js.Conn(), "nagi.sites.act.resume", home)
-		w.eventually("all are answered", func() bool { return answered.Load() == suspends })
+		natstest.Eventually(w, "all are answered", func() bool { return answered.Load() == suspends })
 		if value := w.value("sites", "shop.home"); !resumed.Changed || strings.Contains(value, "nagi/suspend") {
 			t.Errorf("resumed: %+v, and the document is %s", resumed, value)
 		}
@@ -114,13 +114,13 @@ func TestActsUnderWayAreAnsweredAtTheStop(t *testing.T) {
 			defer close(done) // ask may end the goroutine
 			done <- ask[Done](w, w.js.Conn(), "nagi.sites.act.suspend", `{"key":"shop/home"}`)
 		}()
-		w.eventually("it is being done", func() bool { return p.asked.Load() == 1 })
+		natstest.Eventually(w, "it is being done", func() bool { return p.asked.Load() == 1 })
 		stopped := make(chan struct{})
 		go func() {
 			stop()
 			close(stopped)
 		}()
-		w.eventually("it takes no more", func() bool { return len(s.acting.whole.turns) == mostWaiting })
+		natstest.Eventually(w, "it takes no more", func() bool { return len(s.acting.whole.turns) == mostWaiting })
 		e := refused(w, w.js.Conn(), "nagi.sites.act.resume", `{"key":"shop/home"}`, 503)
 		if !strings.Contains(e.Description, "was not done") {
 			t.Errorf("%v", e)

@@ -33,7 +33,7 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 		w.put("sites", "shop.invalid", `{"spec":7}`)
 		state := func(name string, want controller.KeyState) {
 			t.Helper()
-			w.eventually(name+" is "+string(want), func() bool {
+			natstest.Eventually(w, name+" is "+string(want), func() bool {
 				return ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/`+name+`"}`).State == want
 			})
 		}
@@ -51,15 +51,15 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 		refused(w, admin, prefix+"suspend", `{"key":"shop/none"}`, 404)
 
 		ask[Done](w, admin, prefix+"reconcile", `{"key":"shop/retry"}`)
-		w.eventually("it is reconciled", func() bool { return c.count("shop/retry", controller.OperationManual) == 1 })
+		natstest.Eventually(w, "it is reconciled", func() bool { return c.count("shop/retry", controller.OperationManual) == 1 })
 		ask[Done](w, admin, prefix+"unpark", `{"key":"shop/parked"}`)
-		w.eventually("it is tried again", func() bool { return c.count("shop/parked", controller.OperationManual) == 1 })
+		natstest.Eventually(w, "it is tried again", func() bool { return c.count("shop/parked", controller.OperationManual) == 1 })
 		state("parked", controller.StateParked)
 
 		if n := ask[Resynced](w, admin, prefix+"resync", "").Count; n != 3 {
 			t.Errorf("%d keys are resynced", n)
 		}
-		w.eventually("all but the parked one are", func() bool {
+		natstest.Eventually(w, "all but the parked one are", func() bool {
 			return c.count("shop/calm", controller.OperationResync) == 1 && c.count("shop/retry", controller.OperationResync) == 1
 		})
 		if n := c.count("shop/parked", controller.OperationResync); n != 0 {
@@ -104,7 +104,7 @@ func TestWhatIsToldOfAController(t *testing.T) {
 		w.sites()
 		w.put("sites", "shop.retry", `{"spec":{"title":"fails"}}`)
 		admin := w.js.Conn()
-		w.eventually("it fails", func() bool { return ask[Stats](w, admin, "nagi.sites.read.stats", "").Failing == 1 })
+		natstest.Eventually(w, "it fails", func() bool { return ask[Stats](w, admin, "nagi.sites.read.stats", "").Failing == 1 })
 		s := ask[Stats](w, admin, "nagi.sites.read.stats", "")
 		if !s.Leading || !s.Synced || s.Workers != 1 || s.Reconciles != 1 || s.Failures != 1 || s.Brake == nil || s.Brake.Engaged {
 			t.Errorf("%+v", s)
@@ -133,7 +133,7 @@ func TestAProcessHasOneService(t *testing.T) {
 		inbox := nats.NewInbox()
 		sub, err := w.js.Conn().SubscribeSync(inbox)
 		w.must(err)
-		w.eventually("one service has all that the leader has", func() bool {
+		natstest.Eventually(w, "one service has all that the leader has", func() bool {
 			w.must(w.js.Conn().PublishRequest("$SRV.INFO", inbox, nil))
 			var infos []micro.Info
 			for {
@@ -259,7 +259,7 @@ func TestAKumoriControllerIsReachableToo(t *testing.T) {
 		w.answers("nagi.flat.read.stats")
 		w.put("flat", "home", `{}`)
 		admin := w.js.Conn()
-		w.eventually("it is calm", func() bool {
+		natstest.Eventually(w, "it is calm", func() bool {
 			return ask[controller.Explanation](w, admin, "nagi.flat.read.explain", `{"key":"home"}`).State == controller.StateCalm
 		})
 		if key := <-k.synced; key != "home" {
@@ -293,7 +293,7 @@ func TestWhatDoesNotFitIntoAMessageIsPaged(t *testing.T) {
 			w.put("sites", fmt.Sprintf("shop.s%03d", i), `{"spec":{"title":"terminal `+long+`"}}`)
 		}
 		shop := w.conn("shop")
-		w.eventually("all are parked", func() bool { return ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", "").Parked == n })
+		natstest.Eventually(w, "all are parked", func() bool { return ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", "").Parked == n })
 		seen, pages := map[string]bool{}, 0
 		for next := ""; pages == 0 || next != ""; pages++ {
 			page := ask[Keys](w, shop, "nagi.sites.read.keys.shop", `{"states":["parked"],"limit":1000,"after":"`+next+`"}`)
@@ -319,7 +319,7 @@ func TestWhatNeverFitsIsToldInShort(t *testing.T) {
 		w.put("sites", "shop.a", `{"spec":{"title":"terminal `+long+`"}}`)
 		w.put("sites", "shop.b", `{}`)
 		admin := w.js.Conn()
-		w.eventually("one is parked", func() bool {
+		natstest.Eventually(w, "one is parked", func() bool {
 			return ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/a"}`).State == "parked"
 		})
 		if e := ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/a"}`); e.Error != "" ||
@@ -358,7 +358,7 @@ func TestRatesAreLimited(t *testing.T) {
 			refused(w, admin, subject, "", 429)
 		}
 		w.answers("nagi.sites.read.about") // reading is apart
-		w.eventually("reading is limited, too", func() bool {
+		natstest.Eventually(w, "reading is limited, too", func() bool {
 			msg, err := admin.Request("nagi.sites.read.about", nil, 10*time.Second)
 			w.must(err)
 			return msg.Header.Get("Nats-Service-Error-Code") == "429"
@@ -398,7 +398,7 @@ func TestStrangersAreNotTold(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			body := []byte(`{"key":"shop/` + name + `"}`)
 			var told []byte
-			w.eventually(name+" fails", func() bool {
+			natstest.Eventually(w, name+" fails", func() bool {
 				msg, err := shop.Request("nagi.sites.read.explain.shop", body, 10*time.Second)
 				w.must(err)
 				told = msg.Data
@@ -421,11 +421,11 @@ func TestANamespaceTakesNoRatesFromOperators(t *testing.T) {
 		c := w.controller("sites", s, sitesConfig)
 		w.run(c)
 		w.run(s)
-		w.eventually("it leads", func() bool { return c.Stats().Leading })
+		natstest.Eventually(w, "it leads", func() bool { return c.Stats().Leading })
 		shop, admin := w.conn("shop"), w.js.Conn()
 		flooded := func(subject string) {
 			t.Helper()
-			w.eventually(subject+" is answered with 429", func() bool {
+			natstest.Eventually(w, subject+" is answered with 429", func() bool {
 				msg, err := shop.Request(subject, nil, time.Second)
 				return err == nil && msg.Header.Get("Nats-Service-Error-Code") == "429"
 			})

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1 "github.com/nagi-runtime/nagi/test/guest/api/v1"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // reconciler makes a ConfigMap for each Website, as is usual with controller-runtime.
@@ -98,7 +99,7 @@ func (w *world) reconciles() {
 	want := map[string]string{"before": "a.example.com"}
 	agree := func(what string) {
 		w.t.Helper()
-		eventually(w.t, fmt.Sprintf("%s: the ConfigMaps are %v", what, want), func() bool {
+		natstest.Eventually(w.t, fmt.Sprintf("%s: the ConfigMaps are %v", what, want), func() bool {
 			return maps.Equal(w.hosts(), want)
 		})
 	}

@@ -91,7 +91,7 @@ func TestItsInformerAndListerGiveTheTypeItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	eventually(t, "the informer is synced", websites.Informer().HasSynced)
+	natstest.Eventually(t, "the informer is synced", websites.Informer().HasSynced)
 	site := newWebsite("shop", "blog")
 	if err := websites.Create(ctx, site); err != nil {
 		t.Fatal(err)
@@ -136,14 +136,14 @@ func TestAnEntityClientsInformerIsASourceForControllerRuntime(t *testing.T) {
 	if err := websites.Create(t.Context(), site); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is reconciled", func() bool { return w.hosts()["blog"] == "blog.example.com" })
+	natstest.Eventually(t, "it is reconciled", func() bool { return w.hosts()["blog"] == "blog.example.com" })
 	site.Spec.Host = "www.example.com"
 	if err := websites.Update(t.Context(), site); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its update is reconciled", func() bool { return w.hosts()["blog"] == "www.example.com" })
+	natstest.Eventually(t, "its update is reconciled", func() bool { return w.hosts()["blog"] == "www.example.com" })
 	if err := websites.Delete(t.Context(), w.namespace+"/blog"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "its delete is reconciled", func() bool { return len(w.hosts()) == 0 })
+	natstest.Eventually(t, "its delete is reconciled", func() bool { return len(w.hosts()) == 0 })
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -121,19 +120,4 @@ func (w *world) hosts() map[string]string {
 		hosts[item.Name] = item.Data["host"]
 	}
 	return hosts
-}
-
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for !f() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		case <-again.C:
-		}
-	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	v1 "github.com/nagi-runtime/nagi/test/guest/api/v1"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // owningReconciler makes a ConfigMap for each Website and marks it, so that its events find the Website.
@@ -104,18 +105,18 @@ func TestWhatAWebsiteInNATSOwnsInKubernetesIsRepaired(t *testing.T) {
 			start(t, mgr)
 			w.put("blog", "blog.example.com")
 			there := func() bool { return w.hosts()["blog"] == "blog.example.com" }
-			eventually(t, "it has a ConfigMap", there)
+			natstest.Eventually(t, "it has a ConfigMap", there)
 			maps := w.clientset.CoreV1().ConfigMaps(w.namespace)
 			if err := maps.Delete(t.Context(), "blog", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "what somebody deleted is there again", there)
+			natstest.Eventually(t, "what somebody deleted is there again", there)
 			change := []byte(`{"data":{"host":"somebody's"}}`)
 			if _, err := maps.Patch(t.Context(), "blog", types.MergePatchType,
 				change, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "what somebody changed is as it was", there)
+			natstest.Eventually(t, "what somebody changed is as it was", there)
 		})
 	}
 }

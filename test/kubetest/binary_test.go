@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // source is a module that takes a moment to build, in place of the API server's.
@@ -124,7 +125,7 @@ func TestABuildThatIsKilledHalfwayIsNotUsedAndDoesNotStay(t *testing.T) {
 		}
 		return found
 	}
-	eventually(t, "half is built", func() bool { return len(halves()) == 1 })
+	natstest.Eventually(t, "half is built", func() bool { return len(halves()) == 1 })
 	waiting, giveUp := context.WithTimeout(t.Context(), time.Second)
 	defer giveUp()
 	if path, err := kubetest.Binary(waiting); err == nil {

@@ -20,22 +20,6 @@ func TestMain(m *testing.M) {
 // patience is for what takes moments on a quiet machine.
 const patience = time.Minute
 
-// eventually waits until f holds.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for !f() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("never came true: %s", what)
-		case <-again.C:
-		}
-	}
-}
-
 func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(cfg)

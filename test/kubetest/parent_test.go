@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // childVariable makes the test binary a program that starts a server and waits to be killed. If its value is down, the
@@ -60,7 +61,7 @@ func leavesNothing(t *testing.T, child *exec.Cmd, temporary string) {
 		t.Fatal(err)
 	}
 	_ = child.Wait() // it says that it was killed
-	eventually(t, "the server is gone", func() bool { return len(processes(t, temporary)) == 0 })
+	natstest.Eventually(t, "the server is gone", func() bool { return len(processes(t, temporary)) == 0 })
 	if left := files(t, temporary); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
 	}
@@ -80,7 +81,7 @@ func TestAKilledTestLeavesNoServerAndNoStore(t *testing.T) {
 func TestATestThatIsKilledWhileItsServerStartsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	child, _, temporary := startChild(t, "up")
-	eventually(t, "the server starts", func() bool { return len(processes(t, temporary)) == 1 })
+	natstest.Eventually(t, "the server starts", func() bool { return len(processes(t, temporary)) == 1 })
 	leavesNothing(t, child, temporary)
 }
 

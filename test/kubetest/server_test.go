@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 func createConfigMap(t *testing.T, clientset kubernetes.Interface, name string) *corev1.ConfigMap {
@@ -120,7 +121,7 @@ func TestAUserHasNoRightsUntilSomeAreGranted(t *testing.T) {
 		t.Fatalf("error: %v", err)
 	}
 	grantReading(t, client(t, srv.Config()), "alice")
-	eventually(t, "alice may list", func() bool { return list() == nil })
+	natstest.Eventually(t, "alice may list", func() bool { return list() == nil })
 	bob := client(t, srv.ConfigFor("bob"))
 	if _, err := bob.CoreV1().ConfigMaps("default").List(t.Context(),
 		metav1.ListOptions{}); !apierrors.IsForbidden(err) {

@@ -31,6 +31,10 @@ import (
 // The calls of Test in one process take turns, parallel tests or not. While one runs no connection of nats.go may be in
 // use outside of it, and none that is made outside may be used inside: nats.go keeps timers for all connections of a
 // process together, and one of virtual time ends the process when it is used elsewhere.
+//
+// Meanwhile the process has one processor. So what polls for a moment, as caches do for client-go, is not overtaken by
+// the clock when the machine is busy; and the race detector, which breaks when two goroutines read channels of due timers
+// of one bubble at once (https://go.dev/issue/78156), does not.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	turn.Lock()
@@ -40,7 +44,7 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	forgetTimers()
 	defer forgetTimers()
 	network.reset()
-	defer oneProcessor()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer tellOfStandstill(t.Name())()
 	synctest.Test(t, func(t *testing.T) {
 		keepStoresTime(t)

@@ -442,7 +442,7 @@ func TestAnIdleServerIsIdleInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestTimersThatAreDueMayBeReadByManyAtOnce. Without [oneProcessor] the race detector ends the process here.
+// TestTimersThatAreDueMayBeReadByManyAtOnce. With more than one processor the race detector ends the process here.
 func TestTimersThatAreDueMayBeReadByManyAtOnce(t *testing.T) {
 	natstest.Test(t, func(*testing.T) {
 		var readers sync.WaitGroup

@@ -75,9 +75,9 @@ func TestTheOtherCodeFinishesWhatAReleaseLetGo(t *testing.T) {
 		w.emptied()
 
 		r = w.start(first, "-refuse-deletes")
-		eventually(t, "the brake is engaged", func() bool { return r.state().Engaged })
+		natstest.Eventually(t, "the brake is engaged", func() bool { return r.state().Engaged })
 		w.release(first)
-		eventually(t, "the brake is released, and the deletes are tried", func() bool {
+		natstest.Eventually(t, "the brake is released, and the deletes are tried", func() bool {
 			return !r.state().Engaged && r.state().Released &&
 				r.endedOf(siteName(0)) > 0 && !w.exists(status, releaseKey)
 		})
@@ -111,7 +111,7 @@ func TestTheOtherCodeTakesAReleaseThatCameWhileNobodyRan(t *testing.T) {
 		r = w.start(second)
 		if first == oldCode {
 			w.holds(r, many)
-			eventually(t, "the request is removed", func() bool { return !w.exists(status, releaseKey) })
+			natstest.Eventually(t, "the request is removed", func() bool { return !w.exists(status, releaseKey) })
 			w.release(second)
 		}
 		w.letGo(r, many)
@@ -129,7 +129,7 @@ func (w *world) release(s side) {
 		Engagement          string
 		Held, Swept, Pruned int
 	}
-	eventually(w.t, "the engagement has an id, and holds something", func() bool {
+	natstest.Eventually(w.t, "the engagement has an id, and holds something", func() bool {
 		value, revision := w.get(status, brakeKey)
 		return revision > 0 && json.Unmarshal(value, &kept) == nil && kept.Engagement != "" && kept.Held > 0
 	})
@@ -147,13 +147,13 @@ func (w *world) emptied() {
 // holds waits for the engaged brake, and checks that it holds all sites while time goes by.
 func (w *world) holds(r *process, held int) state {
 	w.t.Helper()
-	eventually(w.t, "the brake of the "+string(r.side)+" replica is engaged and holds all", func() bool {
+	natstest.Eventually(w.t, "the brake of the "+string(r.side)+" replica is engaged and holds all", func() bool {
 		s := r.state()
 		return s.Leading && s.Idle && s.Engaged && s.Held == held && w.exists(status, brakeKey)
 	})
 	state := r.state()
 	if slices.Contains(r.cmd.Args, sweeping[0]) {
-		eventually(w.t, "sweeps go by", func() bool { return r.state().Sweeps > state.Sweeps+2 })
+		natstest.Eventually(w.t, "sweeps go by", func() bool { return r.state().Sweeps > state.Sweeps+2 })
 	}
 	if n := len(w.keys(pages, "")); n != many {
 		w.t.Errorf("%d pages are left of %d under the brake of the %s replica", n, many, r.side)
@@ -170,10 +170,10 @@ func (w *world) holds(r *process, held int) state {
 // letGo waits until exactly the held sites have gone.
 func (w *world) letGo(r *process, held int) {
 	w.t.Helper()
-	eventually(w.t, "what was held is torn down by the "+string(r.side)+" replica", func() bool {
+	natstest.Eventually(w.t, "what was held is torn down by the "+string(r.side)+" replica", func() bool {
 		return w.records() == many-held && len(w.keys(pages, "")) == many-held
 	})
-	eventually(w.t, "the brake is off, and nothing of it is left", func() bool {
+	natstest.Eventually(w.t, "the brake is off, and nothing of it is left", func() bool {
 		s := r.state()
 		return !s.Engaged && !s.Released && !w.exists(status, brakeKey) && !w.exists(status, releaseKey)
 	})

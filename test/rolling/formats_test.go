@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -42,7 +43,7 @@ func same(t *testing.T, moment string, old, now *tale) {
 			t.Logf("different %s:\n%s", moment, strings.Join(different, "\n"))
 		}
 	}()
-	eventually(t, "the old and the new code wrote the same "+moment, func() bool {
+	natstest.Eventually(t, "the old and the new code wrote the same "+moment, func() bool {
 		different = differences(old.shapes(), now.shapes())
 		return len(different) == 0
 	})
@@ -85,7 +86,7 @@ func (s *tale) fill() {
 		`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"title":%q}}`,
 		strings.Repeat("large ", 100))))
 	s.delete(sites, "orphaned")
-	eventually(s.t, "the records say so", func() bool {
+	natstest.Eventually(s.t, "the records say so", func() bool {
 		return s.record("suspended").reason() == "Suspended" && s.record("invalid").reason() == "Invalid" &&
 			!s.exists(status, "orphaned")
 	})
@@ -96,20 +97,20 @@ func (s *tale) fill() {
 func (s *tale) create() {
 	s.cloud.use(late(s.begun))
 	s.put(sites, home, `{"spec":{"title":"first","disk":1}}`)
-	eventually(s.t, "the API has the request", func() bool { return closed(s.arrived) })
+	natstest.Eventually(s.t, "the API has the request", func() bool { return closed(s.arrived) })
 }
 
 func (s *tale) stop() {
 	s.cloud.use(atOnce)
 	s.letGo()
-	eventually(s.t, "the site is reconciled", func() bool { return s.record(home).reason() == "Synced" })
+	natstest.Eventually(s.t, "the site is reconciled", func() bool { return s.record(home).reason() == "Synced" })
 	s.r.stop()
 }
 
 func (s *tale) brake() {
 	s.emptied()
 	s.r = s.replica(s.side)
-	eventually(s.t, "the brake holds all", func() bool {
+	natstest.Eventually(s.t, "the brake holds all", func() bool {
 		const withRecords = many + 2 // home and forever
 		state := s.r.state()
 		return state.Engaged && state.Idle && state.Held == withRecords && s.exists(status, brakeKey)
@@ -121,7 +122,7 @@ func (s *tale) brake() {
 func (s *tale) release() {
 	s.r = s.start(s.side, "-cloud", s.cloud.server.URL, "-refuse-deletes")
 	s.begun.release(s.side)
-	eventually(s.t, "the brake is released", func() bool {
+	natstest.Eventually(s.t, "the brake is released", func() bool {
 		return s.r.state().Released && s.r.endedOf(home) > 0 && !s.exists(status, releaseKey)
 	})
 }

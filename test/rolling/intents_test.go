@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 const home = "home"
@@ -42,7 +44,7 @@ func begin(t *testing.T, first side, create func(b *begun) creation) *begun {
 	b.cloud.use(create(b))
 	r := b.replica(first)
 	b.put(sites, home, `{"spec":{"title":"first","disk":1}}`)
-	eventually(t, "the API has the request", func() bool { return closed(b.arrived) })
+	natstest.Eventually(t, "the API has the request", func() bool { return closed(b.arrived) })
 	b.cloud.use(atOnce)
 	b.token = b.intent()
 	if b.token == "" || b.token != b.cloud.tokens() {
@@ -90,7 +92,7 @@ func (b *begun) intent() string {
 // all with the token of the intent.
 func (b *begun) settled(posts int) {
 	b.t.Helper()
-	eventually(b.t, "the site is reconciled", func() bool { return b.record(home).reason() == "Synced" })
+	natstest.Eventually(b.t, "the site is reconciled", func() bool { return b.record(home).reason() == "Synced" })
 	if now, ever := b.cloud.count(home); now != 1 || ever != 1 {
 		b.t.Errorf("%d disks are there, and %d were made; want one", now, ever)
 	}
@@ -111,7 +113,7 @@ func (b *begun) goes() {
 
 func (b *begun) gone() {
 	b.t.Helper()
-	eventually(b.t, "nothing of the site is left", func() bool {
+	natstest.Eventually(b.t, "nothing of the site is left", func() bool {
 		now, _ := b.cloud.count(home)
 		return now == 0 && !b.exists(status, home) && len(b.keys(status, intentsPrefix)) == 0
 	})
@@ -140,7 +142,7 @@ func TestTheOtherCodeRepeatsACreationWithItsToken(t *testing.T) {
 		b.replica(second)
 		b.settled(2)
 		b.letGo()
-		eventually(t, "the first request is carried out, too", func() bool { return closed(b.over) })
+		natstest.Eventually(t, "the first request is carried out, too", func() bool { return closed(b.over) })
 		b.settled(2)
 		b.goes()
 	})
@@ -154,7 +156,7 @@ func TestTheOtherCodeCreatesNothingElseWhileACreationMayComeLate(t *testing.T) {
 		b := begin(t, first, late)
 		changed := b.put(sites, home, `{"spec":{"title":"first","disk":2}}`)
 		r := b.replica(second)
-		eventually(t, "the second has looked", func() bool { return r.endedOf(home) > 0 })
+		natstest.Eventually(t, "the second has looked", func() bool { return r.endedOf(home) > 0 })
 		b.letGo()
 		b.reconciled(home, changed)
 		b.settled(1)
@@ -182,13 +184,13 @@ func TestTheOtherCodeKeepsTheTeardownOwedWhileACreationMayComeLate(t *testing.T)
 		b := begin(t, first, late)
 		b.delete(sites, home)
 		r := b.replica(second)
-		eventually(t, "the second has tried the delete", func() bool { return r.endedOf(home) > 0 })
+		natstest.Eventually(t, "the second has tried the delete", func() bool { return r.endedOf(home) > 0 })
 		r.leads()
 		if !b.exists(status, home) || len(b.keys(status, intentsPrefix)) == 0 {
 			t.Error("the site was torn down although the creation may be under way")
 		}
 		b.letGo()
-		eventually(t, "the disk is made", func() bool { _, ever := b.cloud.count(home); return ever == 1 })
+		natstest.Eventually(t, "the disk is made", func() bool { _, ever := b.cloud.count(home); return ever == 1 })
 		b.gone()
 	})
 }
@@ -224,7 +226,7 @@ func TestTheOtherCodeFollowsAnOperationThatGoesOn(t *testing.T) {
 		again, polled := signal()
 		b.cloud.whenPolled(polled)
 		b.replica(second)
-		eventually(t, "the second follows the operation", func() bool { return closed(again) })
+		natstest.Eventually(t, "the second follows the operation", func() bool { return closed(again) })
 		create()
 		b.cloud.operation(operation, true)
 		b.settled(1)

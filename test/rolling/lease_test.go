@@ -32,9 +32,9 @@ func newTurn(t *testing.T, first, second side, url string, w *world, timing ...s
 	w.made(0, busySites, `{"spec":{"title":"first"}}`)
 	turn.renewals = w.watchLease()
 	turn.second = w.start(second, args...)
-	eventually(t, "the second runs", func() bool { return len(turn.second.said()) > 0 })
+	natstest.Eventually(t, "the second runs", func() bool { return len(turn.second.said()) > 0 })
 	from := turn.renewals.count()
-	eventually(t, "the first renews the lease", func() bool { return turn.renewals.count() >= from+15 })
+	natstest.Eventually(t, "the first renews the lease", func() bool { return turn.renewals.count() >= from+15 })
 	if turn.second.ever(state.leads) {
 		t.Fatal("the second leads while the first does")
 	}

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // event is a line of a replica's output: see replica/replica.go.
@@ -179,7 +181,7 @@ func (r *process) endedOf(key string) (n int) {
 // leads waits until the replica leads and has nothing to do.
 func (r *process) leads() {
 	r.t.Helper()
-	eventually(r.t, "the "+string(r.side)+" replica leads and is idle", func() bool {
+	natstest.Eventually(r.t, "the "+string(r.side)+" replica leads and is idle", func() bool {
 		s := r.state()
 		return s.Leading && s.Idle
 	})

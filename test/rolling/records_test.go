@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
 // The sites of TestTheOtherCodeGoesOnFromTheRecords.
@@ -32,7 +34,7 @@ func TestTheOtherCodeGoesOnFromTheRecords(t *testing.T) {
 		w.reconciled(large, w.put(sites, large, fmt.Sprintf(left, strings.Repeat("large ", 100))))
 		w.put(sites, suspended, `{"metadata":{"annotations":{"nagi/suspend":"true"}},"spec":{"title":"later"}}`)
 		w.put(sites, invalid, `{"spec":{"title":7}}`)
-		eventually(t, "the records say why two are not reconciled", func() bool {
+		natstest.Eventually(t, "the records say why two are not reconciled", func() bool {
 			return w.record(suspended).reason() == "Suspended" && w.record(invalid).reason() == "Invalid"
 		})
 		one.leads()
@@ -47,10 +49,10 @@ func TestTheOtherCodeGoesOnFromTheRecords(t *testing.T) {
 		other := w.start(second, long...)
 		w.reconciled(changed, change)
 		for _, key := range []string{deleted, orphaned, large} {
-			eventually(t, "the record of "+key+" is removed", func() bool { return !w.exists(status, key) })
+			natstest.Eventually(t, "the record of "+key+" is removed", func() bool { return !w.exists(status, key) })
 		}
-		eventually(t, kept+" was looked at", func() bool { return other.endedOf(kept) > 0 })
-		eventually(t, "three are torn down", func() bool { return other.state().TornDown == 3 })
+		natstest.Eventually(t, kept+" was looked at", func() bool { return other.endedOf(kept) > 0 })
+		natstest.Eventually(t, "three are torn down", func() bool { return other.state().TornDown == 3 })
 		other.leads()
 		other.stop()
 

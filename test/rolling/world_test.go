@@ -1,7 +1,6 @@
 package rolling
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -165,7 +164,7 @@ func (r record) reason() string {
 // reconciled waits until the record of a site says that this revision is reconciled.
 func (w *world) reconciled(key string, revision uint64) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%s is reconciled at revision %d", key, revision), func() bool {
+	natstest.Eventually(w.t, fmt.Sprintf("%s is reconciled at revision %d", key, revision), func() bool {
 		r := w.record(key)
 		return r.ObservedRevision == revision && r.reason() == "Synced"
 	})
@@ -194,19 +193,3 @@ func must(t *testing.T, err error) {
 
 // patience is how long a test waits for what has to happen. It promises nothing about speed.
 const patience = 30 * time.Second
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}

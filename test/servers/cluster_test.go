@@ -40,7 +40,7 @@ func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 	}
 	w = &world{t: t, v: v, url: strings.Join(urls, ","), replicas: members}
 	_, w.js = natstest.Connect(t, w.url)
-	eventually(t, "the cluster places streams on all members", func() bool {
+	natstest.Eventually(t, "the cluster places streams on all members", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: "ready", Replicas: members})
@@ -53,7 +53,7 @@ func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 // whole waits until each stream has a leader, and all of its replicas are as far as it is.
 func (w *world) whole() {
 	w.t.Helper()
-	eventually(w.t, "all replicas are current", func() bool {
+	natstest.Eventually(w.t, "all replicas are current", func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
 		streams := w.js.ListStreams(ctx)
@@ -71,7 +71,7 @@ func (w *world) whole() {
 // leader returns the member that leads the stream of the sites.
 func (w *world) leader() (member int) {
 	w.t.Helper()
-	eventually(w.t, "the stream has a leader", func() bool {
+	natstest.Eventually(w.t, "the stream has a leader", func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
 		stream, err := w.js.Stream(ctx, "KV_sites")
@@ -102,14 +102,14 @@ func TestAClusterLosesItsLeaders(t *testing.T) {
 				killed := w.leader()
 				cluster[killed].kill()
 				next := &site{ObjectMeta: metav1.ObjectMeta{Name: name + "2"}, Spec: spec{Title: "first"}}
-				eventually(t, next.Name+" is created", func() bool {
+				natstest.Eventually(t, next.Name+" is created", func() bool {
 					err := w.sites.Create(t.Context(), next)
 					return err == nil || apierrors.IsAlreadyExists(err)
 				})
 				stored, err := w.sites.Get(t.Context(), next.Name)
 				must(t, err)
 				w.reconciled(stored)
-				eventually(t, name+" is deleted", func() bool {
+				natstest.Eventually(t, name+" is deleted", func() bool {
 					err := w.sites.Delete(t.Context(), name, entity.Purge())
 					return err == nil || apierrors.IsNotFound(err)
 				})
@@ -120,7 +120,7 @@ func TestAClusterLosesItsLeaders(t *testing.T) {
 			if s := r.Stats(); s.BrakeEngaged > 0 || s.TornDown != 2 {
 				t.Errorf("the brake engaged %d times, %d were torn down", s.BrakeEngaged, s.TornDown)
 			}
-			eventually(t, "nothing is degraded", func() bool { return len(r.Stats().Degraded) == 0 })
+			natstest.Eventually(t, "nothing is degraded", func() bool { return len(r.Stats().Degraded) == 0 })
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +24,7 @@ func TestAKilledServerComesBack(t *testing.T) {
 			w.server.kill()
 			w.server.start()
 			began := time.Now()
-			eventually(w.t, "the user is connected", w.js.Conn().IsConnected)
+			natstest.Eventually(w.t, "the user is connected", w.js.Conn().IsConnected)
 			name := fmt.Sprint("d", round)
 			names = append(names, name)
 			w.make(name)
@@ -42,7 +43,7 @@ func TestAKilledServerComesBack(t *testing.T) {
 		if s := r.Stats(); s.BrakeEngaged > 0 || s.TornDown != 1 {
 			w.t.Errorf("the brake engaged %d times, %d were torn down", s.BrakeEngaged, s.TornDown)
 		}
-		eventually(w.t, "nothing is degraded", func() bool { return len(r.Stats().Degraded) == 0 })
+		natstest.Eventually(w.t, "nothing is degraded", func() bool { return len(r.Stats().Degraded) == 0 })
 	})
 }
 
@@ -63,7 +64,7 @@ func TestTheBrakeHoldsWhenTheBucketIsMadeAnew(t *testing.T) {
 				if !running {
 					r = w.lead()
 				}
-				eventually(w.t, "the brake holds all", func() bool {
+				natstest.Eventually(w.t, "the brake holds all", func() bool {
 					b := r.Stats().Brake
 					return b.Engaged && b.Held == few
 				})
@@ -86,7 +87,7 @@ func TestAnAcknowledgedDocumentOutlivesAKill(t *testing.T) {
 			must(w.t, w.sites.Create(w.t.Context(), s))
 			w.server.kill()
 			w.server.start()
-			eventually(w.t, "the user is connected", w.js.Conn().IsConnected)
+			natstest.Eventually(w.t, "the user is connected", w.js.Conn().IsConnected)
 			w.reconciled(s)
 		}
 		w.left("a", "b", "c")

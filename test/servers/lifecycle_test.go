@@ -26,7 +26,7 @@ func TestDocumentsLiveTheirLife(t *testing.T) {
 		must(w.t, w.sites.Update(ctx, s))
 		w.reconciled(s)
 		must(w.t, w.pages.Delete(ctx, "changed"))
-		eventually(w.t, "a page that somebody deleted comes back", func() bool {
+		natstest.Eventually(w.t, "a page that somebody deleted comes back", func() bool {
 			p, err := w.pages.Get(ctx, "changed")
 			return err == nil && p.Spec.Title == "second"
 		})
@@ -95,11 +95,11 @@ func TestTheLeaseIsHandedOver(t *testing.T) {
 			w.t.Fatalf("the second works beside the first: %+v", s)
 		}
 		first.halt()
-		eventually(w.t, "the second leads", func() bool { return second.Stats().Leading })
+		natstest.Eventually(w.t, "the second leads", func() bool { return second.Stats().Leading })
 		w.make("two")
 		third := w.run(short)
 		second.nc.Close()
-		eventually(w.t, "the third leads", func() bool { return third.Stats().Leading })
+		natstest.Eventually(w.t, "the third leads", func() bool { return third.Stats().Leading })
 		w.make("three")
 		w.left("one", "three", "two")
 		if first.told("two", controller.OperationPut) || second.told("three", controller.OperationPut) {
@@ -121,7 +121,7 @@ func TestAStoreMovesThroughAllVersions(t *testing.T) {
 		r.halt() // a replica that never led
 		doomed, next := siteName(i), siteName(i+1)
 		w.server.become(v)
-		eventually(t, "the user is connected", w.js.Conn().IsConnected)
+		natstest.Eventually(t, "the user is connected", w.js.Conn().IsConnected)
 		must(t, w.sites.Delete(t.Context(), doomed))
 		w.tornDown(doomed)
 		w.make(next)
@@ -172,7 +172,7 @@ func TestAListMissesNoKeyWhileOthersWrite(t *testing.T) {
 			c := w.client(js, "Site", "sites")
 			done, err := c.Start()
 			must(w.t, err)
-			eventually(w.t, "the list is complete", c.Informer().HasSynced)
+			natstest.Eventually(w.t, "the list is complete", c.Informer().HasSynced)
 			if n := len(c.Informer().GetStore().ListKeys()); n != keys {
 				w.t.Errorf("%d keys of %d are in the store", n, keys)
 			}

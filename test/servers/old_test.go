@@ -71,13 +71,13 @@ func TestAnInformerSaysThatTheServerIsOld(t *testing.T) {
 		cancel()
 		<-ended
 	}()
-	eventually(t, "it says so", func() bool { return tooOld(informer.Status().Err, js) })
+	natstest.Eventually(t, "it says so", func() bool { return tooOld(informer.Status().Err, js) })
 	p.become(versions[0])
-	eventually(t, "it has synced", informer.HasSynced)
+	natstest.Eventually(t, "it has synced", informer.HasSynced)
 	if !informer.Exists("home") {
 		t.Error("home does not exist")
 	}
-	eventually(t, "nothing is wrong any more", func() bool { return informer.Status().Err == nil })
+	natstest.Eventually(t, "nothing is wrong any more", func() bool { return informer.Status().Err == nil })
 }
 
 // TestAnOldLeafNodeIsNotRefused: what the client is connected to only passes on what a newer server answers.
@@ -96,7 +96,7 @@ func TestAnOldLeafNodeIsNotRefused(t *testing.T) {
 	nc, _ := natstest.Connect(t, p.url())
 	js, err := jetstream.NewWithDomain(nc, "hub")
 	must(t, err)
-	eventually(t, "JetStream answers through the leaf", func() bool {
+	natstest.Eventually(t, "JetStream answers through the leaf", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := js.AccountInfo(ctx)

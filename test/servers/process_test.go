@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/test/internal/ports"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -56,7 +57,7 @@ func (p *process) start() {
 	p.stdin, err = p.cmd.StdinPipe()
 	must(p.t, err)
 	must(p.t, p.cmd.Start())
-	eventually(p.t, "nats-server "+p.v.line+"* serves", func() bool {
+	natstest.Eventually(p.t, "nats-server "+p.v.line+"* serves", func() bool {
 		nc, err := nats.Connect(p.url(), nats.Timeout(time.Second), nats.NoReconnect())
 		if err != nil {
 			return false

@@ -106,7 +106,7 @@ func (w *world) run(opts ...controller.Option) *replica {
 func (w *world) lead(opts ...controller.Option) *replica {
 	w.t.Helper()
 	r := w.run(opts...)
-	eventually(w.t, "it leads", func() bool { return r.Stats().Leading })
+	natstest.Eventually(w.t, "it leads", func() bool { return r.Stats().Leading })
 	return r
 }
 
@@ -186,7 +186,7 @@ func (w *world) reconciled(s *site) {
 func (w *world) tornDown(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		eventually(w.t, name+" is torn down", func() bool {
+		natstest.Eventually(w.t, name+" is torn down", func() bool {
 			_, pageErr := w.pages.Get(w.t.Context(), name)
 			_, recordErr := w.sites.Record(w.t.Context(), name)
 			return apierrors.IsNotFound(pageErr) && apierrors.IsNotFound(recordErr)
@@ -198,7 +198,7 @@ func (w *world) tornDown(names ...string) {
 func (w *world) left(names ...string) {
 	w.t.Helper()
 	var found []string
-	eventually(w.t, "the pages are listed", func() bool {
+	natstest.Eventually(w.t, "the pages are listed", func() bool {
 		all, err := w.pages.List(w.t.Context()) // which may fail while a member of a cluster comes back
 		for _, p := range all {
 			found = append(found, p.Name)
@@ -248,15 +248,3 @@ func must(t *testing.T, err error) {
 
 // patience is how long a test waits for what has to happen. It promises nothing about speed.
 const patience = 30 * time.Second
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); {
-		waited := time.Since(began)
-		if waited > patience {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(min(max(waited/20, time.Millisecond), 20*time.Millisecond))
-	}
-}

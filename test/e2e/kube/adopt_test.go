@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,7 +118,7 @@ func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 	}, &seen, maps.Owns())
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is the site's", func() bool {
+	natstest.Eventually(t, "it is the site's", func() bool {
 		_, key, _ := controller.OwnerOf(w.liveMap("nobodys"))
 		return key == "home" && w.liveMap("new") != nil
 	})
@@ -125,7 +126,7 @@ func TestAdoptOrFailTakesWhatNobodyOwns(t *testing.T) {
 		t.Errorf("the data are %v", got)
 	}
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it went with its owner", func() bool {
+	natstest.Eventually(t, "it went with its owner", func() bool {
 		return w.liveMap("nobodys") == nil && c.Stats().TornDown == 1
 	})
 }
@@ -138,7 +139,7 @@ func TestOfManyWhoAdoptOneGetsIt(t *testing.T) {
 	for round := range 10 {
 		name := fmt.Sprint("nobodys-", round)
 		w.createMap(w.configMap(name, "theirs"))
-		eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key(name)); return err == nil })
+		natstest.Eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key(name)); return err == nil })
 		var wins, refusals atomic.Int32
 		var wg sync.WaitGroup
 		for i := range 8 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,7 +29,7 @@ func (w *world) mine(name, value string) *corev1.ConfigMap {
 
 func (w *world) shows(maps *kube.Handle[*corev1.ConfigMap], name, version string) {
 	w.t.Helper()
-	eventually(w.t, "the cache shows it", func() bool {
+	natstest.Eventually(w.t, "the cache shows it", func() bool {
 		item, ok, err := maps.Informer().GetStore().GetByKey(w.key(name))
 		return ok && err == nil && item.(metav1.Object).GetResourceVersion() == version
 	})
@@ -519,7 +520,7 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 		}, &seen, deployments.Owns())
 		w.start(informer)
 		r := w.run(c)
-		eventually(t, "all sites are reconciled, and then nothing is to be done", func() bool {
+		natstest.Eventually(t, "all sites are reconciled, and then nothing is to be done", func() bool {
 			for i := range count {
 				if seen.count(fmt.Sprint("site-", i)) == 0 {
 					return false
@@ -536,7 +537,7 @@ func TestAConvergedSystemIsCalm(t *testing.T) {
 		for i := range count {
 			c.Enqueue(fmt.Sprint("site-", i), controller.OperationManual)
 		}
-		eventually(t, "all again", func() bool {
+		natstest.Eventually(t, "all again", func() bool {
 			for i := range count {
 				if seen.with(fmt.Sprint("site-", i), controller.OperationManual) == 0 {
 					return false

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -84,7 +85,7 @@ func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
 		}
 		<-down
 	}
-	eventually(t, "Kubernetes agrees with the sites", func() bool {
+	natstest.Eventually(t, "Kubernetes agrees with the sites", func() bool {
 		list, err := w.dynamic.Resource(configMaps).Namespace(w.namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 2*len(titles) {
 			return false
@@ -99,7 +100,7 @@ func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
 		}
 		return true
 	})
-	eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Failing == 0 && len(s.Degraded) == 0 })
+	natstest.Eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Failing == 0 && len(s.Degraded) == 0 })
 }
 
 // TestAnAPIServerThatIsAwayIsAClearError.
@@ -131,15 +132,15 @@ func TestWhenTheAPIServerIsBackNobodyWaitsForHisBackoff(t *testing.T) {
 	w.run(c)
 	for _, key := range []string{"changed", "deleted"} {
 		must(t, w.sites.Create(t.Context(), newSite(key)))
-		eventually(t, "it is there", func() bool { _, err := maps.Get(w.key(key)); return err == nil })
+		natstest.Eventually(t, "it is there", func() bool { _, err := maps.Get(w.key(key)); return err == nil })
 	}
-	eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Running == 0 && s.Ready == [3]int{} })
+	natstest.Eventually(t, "all is calm", func() bool { s := c.Stats(); return s.Running == 0 && s.Ready == [3]int{} })
 	w.server.Kill()
 	must(t, w.sites.Patch(t.Context(), "changed", []byte(`{"spec":{"title":"two"}}`)))
 	must(t, w.sites.Delete(t.Context(), "deleted"))
-	eventually(t, "both have failed", func() bool { return c.Stats().Failing == 2 })
+	natstest.Eventually(t, "both have failed", func() bool { return c.Stats().Failing == 2 })
 	must(t, w.server.Restart())
-	eventually(t, "both are done", func() bool {
+	natstest.Eventually(t, "both are done", func() bool {
 		return w.liveMap("changed").Data["value"] == "two" && w.liveMap("deleted") == nil && c.Stats().TornDown == 1
 	})
 }
@@ -172,13 +173,13 @@ func TestAnOutageDoesNotCountAgainstThoseWhoFailedInIt(t *testing.T) {
 	}, &seen, maps.Owns(), controller.WithBackoff(500*time.Millisecond, 10*time.Minute))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("first")))
-	eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
+	natstest.Eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
 	away.Store(true)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it has failed often", func() bool { return seen.count("home") == 5 })
+	natstest.Eventually(t, "it has failed often", func() bool { return seen.count("home") == 5 })
 	refusals.Store(3)
 	away.Store(false)
-	eventually(t, "it is done, after three refusals", func() bool { return w.liveMap("home") != nil })
+	natstest.Eventually(t, "it is done, after three refusals", func() bool { return w.liveMap("home") != nil })
 	if n := refusals.Load(); n >= 0 {
 		t.Errorf("it was not refused three times: %d are left", n)
 	}
@@ -221,15 +222,15 @@ func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 				controller.WithBackoff(10*time.Minute, 10*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("first")))
-			eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
+			natstest.Eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
 			away.Store(true)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+			natstest.Eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
 			for _, err := range c.Stats().Degraded {
 				says(t, err, "the API server did not answer in time")
 			}
 			away.Store(false)
-			eventually(t, "it is done, and does not wait for its backoff", func() bool {
+			natstest.Eventually(t, "it is done, and does not wait for its backoff", func() bool {
 				return w.liveMap("home") != nil
 			})
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -70,9 +71,9 @@ func TestWhoIsBlockedGoesOnWhenTheNameIsFree(t *testing.T) {
 			}, &seen, maps.Owns(), controller.WithBackoff(4*time.Minute, 4*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
+			natstest.Eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
 			free(w)
-			eventually(t, "it has it", func() bool {
+			natstest.Eventually(t, "it has it", func() bool {
 				m := w.liveMap("settings")
 				return m != nil && m.Data["value"] == "one"
 			})
@@ -133,7 +134,7 @@ func TestANameThatBecomesFreeWhileSomebodyIsRefusedItIsTaken(t *testing.T) {
 			w.run(w.applied(func(ctx context.Context, _ string) error { return write(ctx, w, maps) }, &calls{},
 				maps.Owns(deleted(gone)), controller.WithBackoff(4*time.Minute, 4*time.Minute)))
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "it has it", func() bool {
+			natstest.Eventually(t, "it has it", func() bool {
 				m, err := someone.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
 				return err == nil && m.Data["value"] == "one"
 			})
@@ -181,13 +182,13 @@ func TestANameThatIsNotWantedAnyMoreWakesNobody(t *testing.T) {
 				controller.WithBackoff(4*time.Minute, 4*time.Minute))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
+			natstest.Eventually(t, "it is blocked", func() bool { return c.Stats().Failures == 1 })
 			must(t, change(w))
-			eventually(t, "it is not", func() bool { return c.Stats().Failing == 0 })
+			natstest.Eventually(t, "it is not", func() bool { return c.Stats().Failing == 0 })
 			must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home", metav1.DeleteOptions{}))
 			<-gone
 			c.Enqueue("last", controller.OperationManual)
-			eventually(t, "all is calm", func() bool { return seen.count("last") == 1 && c.Stats().Ready == [3]int{} })
+			natstest.Eventually(t, "all is calm", func() bool { return seen.count("last") == 1 && c.Stats().Ready == [3]int{} })
 			if n := seen.with("home", controller.OperationRetry); n > 0 {
 				t.Errorf("it was woken: %d retries", n)
 			}

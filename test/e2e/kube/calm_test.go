@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -116,7 +117,7 @@ func (w *world) applyAs(manager string, d *appsv1.Deployment, annotations map[st
 // sees waits until an informer has a version of an object.
 func (w *world) sees(informer cache.SharedIndexInformer, name, version string) {
 	w.t.Helper()
-	eventually(w.t, "the cache shows it", func() bool {
+	natstest.Eventually(w.t, "the cache shows it", func() bool {
 		item, ok, err := informer.GetStore().GetByKey(w.key(name))
 		return ok && err == nil && item.(metav1.Object).GetResourceVersion() == version
 	})

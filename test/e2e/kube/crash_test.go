@@ -17,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
@@ -183,11 +184,11 @@ func TestAProcessKilledAfterAnyWriteToKubernetes(t *testing.T) {
 				r := w.run(w.applied(func(ctx context.Context, _ string) error {
 					return threeMaps(ctx, maps, w.namespace)
 				}, &seen, maps.Owns(), nextLease))
-				eventually(t, "the next process has reconciled", func() bool { return seen.count("home") > 0 })
+				natstest.Eventually(t, "the next process has reconciled", func() bool { return seen.count("home") > 0 })
 				return r
 			}
 			r := second()
-			eventually(t, "all are there", func() bool { return left() == 3 })
+			natstest.Eventually(t, "all are there", func() bool { return left() == 3 })
 			r.halt()
 			if n := w.requests.writes("configmaps"); n != 3-int(write) {
 				t.Errorf("the next process wrote %d times, want %d", n, 3-write)
@@ -199,7 +200,7 @@ func TestAProcessKilledAfterAnyWriteToKubernetes(t *testing.T) {
 			}
 			deletes := w.requests.writes("configmaps")
 			last := second()
-			eventually(t, "the site is torn down", func() bool { return !w.hasRecord("home") })
+			natstest.Eventually(t, "the site is torn down", func() bool { return !w.hasRecord("home") })
 			last.halt()
 			if n := left(); n != 0 {
 				t.Errorf("%d are left", n)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -154,11 +155,11 @@ func TestAnOwnerThatSomebodyWipedIsSetAgain(t *testing.T) {
 				run := w.run(w.applied(func(ctx context.Context, _ string) error {
 					return write(ctx, w, maps)
 				}, &seen, maps.Owns()))
-				eventually(t, process+" is at rest", func() bool {
+				natstest.Eventually(t, process+" is at rest", func() bool {
 					return w.liveMap("settings") != nil && owned() && seen.count("home") > 0
 				})
 				w.updateMap("settings", wipe)
-				eventually(t, process+" sets the owner again", owned)
+				natstest.Eventually(t, process+" sets the owner again", owned)
 				run.halt()
 			}
 			w.updateMap("settings", wipe)

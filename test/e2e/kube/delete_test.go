@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,7 +35,7 @@ func (w *world) tearingDown(opts ...kube.DeleteOption) (*controller.Controller[*
 	}, seen, maps.Owns())
 	w.run(c)
 	must(w.t, w.sites.Create(w.t.Context(), newSite("home")))
-	eventually(w.t, "it is there", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
+	natstest.Eventually(w.t, "it is there", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(w.t, w.sites.Delete(w.t.Context(), "home"))
 	return c, seen
 }
@@ -53,17 +54,17 @@ func TestForegroundKeepsTheAnchorUntilTheObjectIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, seen := w.tearingDown(kube.WithPropagation(metav1.DeletePropagationForeground))
-	eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
+	natstest.Eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
 	if m := w.liveMap("settings"); !slices.Equal(m.Finalizers, []string{metav1.FinalizerDeleteDependents}) {
 		t.Errorf("the finalizers are %v", m.Finalizers)
 	}
-	eventually(t, "the teardown waits", func() bool { return c.Stats().Delayed > 0 })
+	natstest.Eventually(t, "the teardown waits", func() bool { return c.Stats().Delayed > 0 })
 	if !w.hasRecord("home") || c.Stats().TornDown != 0 {
 		t.Error("the anchor went before the object")
 	}
 	deletes := w.requests.of("DELETE configmaps")
 	w.finalized("settings")
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if w.hasRecord("home") || w.liveMap("settings") != nil {
 		t.Error("the record or the object is left")
 	}
@@ -79,12 +80,12 @@ func TestOrphanLeavesWhatTheObjectOwns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, _ := w.tearingDown(kube.WithPropagation(metav1.DeletePropagationOrphan))
-	eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
+	natstest.Eventually(t, "it is being deleted", func() bool { return w.liveMap("settings").DeletionTimestamp != nil })
 	if m := w.liveMap("settings"); !slices.Equal(m.Finalizers, []string{metav1.FinalizerOrphanDependents}) {
 		t.Errorf("the finalizers are %v", m.Finalizers)
 	}
 	w.finalized("settings")
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 }
 
 // TestAPrimaryThatOrphansLeavesItsKubernetesObjects, and the sweep does not take them later.
@@ -101,11 +102,11 @@ func TestAPrimaryThatOrphansLeavesItsKubernetesObjects(t *testing.T) {
 	s := newSite("home")
 	s.Annotations = map[string]string{controller.DeletionPolicyAnnotation: controller.DeletionPolicyOrphan}
 	must(t, w.sites.Create(t.Context(), s))
-	eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
+	natstest.Eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	if w.liveMap("settings") == nil || w.requests.of("DELETE configmaps") != 0 {
 		t.Error("it was deleted")
 	}
@@ -188,7 +189,7 @@ func TestAnObjectThatChangesAllTheTimeIsDeletedInTheEnd(t *testing.T) {
 		}
 	}()
 	c, _ := w.tearingDown()
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	close(stop)
 	<-done
 }
@@ -284,12 +285,12 @@ func TestATeardownDeletesWhatTheCacheDoesNotShowYet(t *testing.T) {
 	}, &seen, maps.Owns())
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
+	natstest.Eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
 	if _, exists, _ := informer.GetStore().GetByKey(w.key("settings")); exists {
 		t.Fatal("the cache shows it")
 	}
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if w.liveMap("settings") != nil {
 		t.Error("it was left behind")
 	}

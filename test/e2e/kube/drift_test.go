@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +67,7 @@ func TestDriftInListsIsRepaired(t *testing.T) {
 			if spec() == want {
 				t.Errorf("%s: no change at all", name)
 			}
-			eventually(t, "the cache shows it", func() bool {
+			natstest.Eventually(t, "the cache shows it", func() bool {
 				cached, err := k.Get(w.key("web"))
 				return err == nil && cached.ResourceVersion == d.ResourceVersion
 			})
@@ -137,7 +138,7 @@ func TestDriftOfACustomResourceIsRepaired(t *testing.T) {
 			if spec() == want {
 				t.Errorf("%s: no change at all", name)
 			}
-			eventually(t, "the cache shows it", func() bool {
+			natstest.Eventually(t, "the cache shows it", func() bool {
 				cached, err := k.Get(w.key("web"))
 				return err == nil && cached.GetResourceVersion() == u.GetResourceVersion()
 			})

@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +33,7 @@ func (w *world) applied(
 func (w *world) othersGoOn(seen *calls) {
 	w.t.Helper()
 	must(w.t, w.sites.Create(w.t.Context(), newSite("fine")))
-	eventually(w.t, "another site is reconciled", func() bool { return seen.count("fine") > 0 })
+	natstest.Eventually(w.t, "another site is reconciled", func() bool { return seen.count("fine") > 0 })
 }
 
 // TestAMissingCustomResourceIsAClearErrorUntilItIsInstalled: the site is retried, others go on.
@@ -65,7 +66,7 @@ func TestAMissingCustomResourceIsAClearErrorUntilItIsInstalled(t *testing.T) {
 	}
 	w.othersGoOn(&seen)
 	w.install(resource, crd)
-	eventually(t, "it is there", func() bool {
+	natstest.Eventually(t, "it is there", func() bool {
 		_, err := w.dynamic.Resource(resource).Namespace(w.namespace).Get(t.Context(), "a", metav1.GetOptions{})
 		return err == nil
 	})
@@ -98,8 +99,8 @@ func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
 		t.Errorf("reconciled %d times before the cache has synced", n)
 	}
 	w.install(resource, crd)
-	eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
-	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
+	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // TestAnInformerThatCannotListFailsRunByName, and the error says why: the resource is missing, or RBAC forbids it. It
@@ -124,7 +125,7 @@ func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
 				informer := w.unstructured(resource, w.namespace)
 				if started {
 					w.start(informer)
-					eventually(t, "it has started", informer.(interface{ HasStarted() bool }).HasStarted)
+					natstest.Eventually(t, "it has started", informer.(interface{ HasStarted() bool }).HasStarted)
 				}
 				c := w.controller(new(calls).reconciler(nil), controller.WithCacheSyncTimeout(2*time.Second),
 					controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, resource))))
@@ -153,7 +154,7 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	w.start(informer)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	admin := *w
 	admin.use(w.server.Config())
 	must(t, admin.clientset.RbacV1().RoleBindings(w.namespace).Delete(t.Context(), "reader", metav1.DeleteOptions{}))
@@ -172,8 +173,8 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	m := admin.configMap("settings", "one")
 	c.SetOwner(m, "home")
 	admin.createMap(m)
-	eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
-	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
+	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // grant makes a role in the test's namespace and binds it to a user.
@@ -223,18 +224,18 @@ func TestWritesThatRBACForbidsAreClearErrorsUntilTheyAreGranted(t *testing.T) {
 	}
 	w.othersGoOn(&seen)
 	admin.grant("carol", "writer", "create", "patch")
-	eventually(t, "it is there", func() bool { return admin.liveMap("settings") != nil })
+	natstest.Eventually(t, "it is there", func() bool { return admin.liveMap("settings") != nil })
 	// Delete is another verb: the teardown waits until it is granted.
-	eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
+	natstest.Eventually(t, "the cache has it", func() bool { _, err := maps.Get(w.key("settings")); return err == nil })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the reconciler has cleaned up", func() bool {
+	natstest.Eventually(t, "the reconciler has cleaned up", func() bool {
 		return seen.with("home", controller.OperationDelete) > 1
 	})
 	if c.Stats().TornDown != 0 {
 		t.Error("torn down though the delete is forbidden")
 	}
 	admin.grant("carol", "deleter", "delete")
-	eventually(t, "torn down", func() bool { return c.Stats().TornDown == 1 && admin.liveMap("settings") == nil })
+	natstest.Eventually(t, "torn down", func() bool { return c.Stats().TornDown == 1 && admin.liveMap("settings") == nil })
 }
 
 // TestANamespaceThatTerminatesOrIsMissingIsAClearError, and a teardown in it goes on.
@@ -253,7 +254,7 @@ func TestANamespaceThatTerminatesOrIsMissingIsAClearError(t *testing.T) {
 	_, err = maps.Apply(t.Context(), w.mine("settings", "one"))
 	must(t, err)
 	must(t, w.clientset.CoreV1().Namespaces().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
-	eventually(t, "it is terminating", func() bool {
+	natstest.Eventually(t, "it is terminating", func() bool {
 		ns, err := w.clientset.CoreV1().Namespaces().Get(t.Context(), w.namespace, metav1.GetOptions{})
 		return err == nil && ns.Status.Phase == corev1.NamespaceTerminating
 	})
@@ -306,7 +307,7 @@ func TestARefusalByAnAdmissionPolicyIsAClearErrorUntilTheObjectIsRight(t *testin
 	}
 	w.othersGoOn(&seen)
 	must(t, w.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"good"}}`)))
-	eventually(t, "it is there", func() bool {
+	natstest.Eventually(t, "it is there", func() bool {
 		m := w.liveMap("settings")
 		return m != nil && m.Data["value"] == "good"
 	})

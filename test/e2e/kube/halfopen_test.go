@@ -37,7 +37,7 @@ func (w *world) halfOpenable() (*kube.Handle[*corev1.ConfigMap], *natstest.Proxy
 // awaitShown waits until the informer itself shows an object.
 func (w *world) awaitShown(maps *kube.Handle[*corev1.ConfigMap], name string) {
 	w.t.Helper()
-	eventually(w.t, "the informer shows it", func() bool {
+	natstest.Eventually(w.t, "the informer shows it", func() bool {
 		_, shown, err := maps.Informer().GetStore().GetByKey(w.key(name))
 		return shown && err == nil
 	})
@@ -62,10 +62,10 @@ func TestAHalfOpenWatchIsNoticedByOwnWrites(t *testing.T) {
 			w.awaitShown(maps, "home")
 			proxy.Blackhole()
 			write(w)
-			eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
+			natstest.Eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
 			says(t, c.Stats().Degraded[mapsSource], "stands still", "restart the process", "a new informer")
 			must(t, w.sites.Delete(t.Context(), "home"))
-			eventually(t, "it is said why the teardown waits", func() bool {
+			natstest.Eventually(t, "it is said why the teardown waits", func() bool {
 				err := c.Stats().Degraded["teardown"]
 				return err != nil && strings.Contains(err.Error(), "stands still")
 			})
@@ -73,7 +73,7 @@ func TestAHalfOpenWatchIsNoticedByOwnWrites(t *testing.T) {
 				t.Error("the teardown has ended by the word of the old cache")
 			}
 			proxy.Resume()
-			eventually(t, "all is calm", func() bool {
+			natstest.Eventually(t, "all is calm", func() bool {
 				return len(c.Stats().Degraded) == 0 && c.Stats().TornDown == 1 && w.liveMap("home") == nil
 			})
 		})
@@ -91,22 +91,22 @@ func TestTheSweepLeavesAloneWhatAHalfOpenWatchShows(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.awaitShown(maps, "home")
-	eventually(t, "the first sweep is over", func() bool { return c.Stats().Sweeps == 1 })
+	natstest.Eventually(t, "the first sweep is over", func() bool { return c.Stats().Sweeps == 1 })
 	orphan := w.configMap("orphan", "one")
 	c.SetOwner(orphan, "nobody")
 	w.createMap(orphan)
 	w.awaitShown(maps, "orphan")
 	proxy.Blackhole()
 	w.title("home", "new")
-	eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
-	eventually(t, "the next sweep is over", func() bool { return c.Stats().Sweeps == 2 })
+	natstest.Eventually(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
+	natstest.Eventually(t, "the next sweep is over", func() bool { return c.Stats().Sweeps == 2 })
 	if n := c.Stats().Orphaned; n != 1 {
 		t.Errorf("the sweep found %d orphans, so this shows nothing", n)
 	}
 	stays(t, 3*time.Second, "the orphan is there", func() bool { return w.liveMap("orphan") != nil })
 	proxy.Resume()
-	eventually(t, "the source works again", func() bool { return c.Stats().Degraded[mapsSource] == nil })
-	eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
+	natstest.Eventually(t, "the source works again", func() bool { return c.Stats().Degraded[mapsSource] == nil })
+	natstest.Eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
 }
 
 // TestAHalfOpenWatchIsNoticedWhereOthersWrite: the informer is silent for longer than bookmarks allow, and the API
@@ -125,7 +125,7 @@ func TestAHalfOpenWatchIsNoticedWhereOthersWrite(t *testing.T) {
 	inSilence(t, "the source is degraded", func() bool { return c.Stats().Degraded[mapsSource] != nil })
 	says(t, c.Stats().Degraded[mapsSource], "stands still", w.key("home"))
 	proxy.Resume()
-	eventually(t, "all is mended", func() bool {
+	natstest.Eventually(t, "all is mended", func() bool {
 		return len(c.Stats().Degraded) == 0 && w.liveMap("home").Data["value"] == "home"
 	})
 }
@@ -176,7 +176,7 @@ func TestAnOwnWriteThatTheInformerDoesNotCoverIsNotTakenForAHalfOpenWatch(t *tes
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.awaitShown(maps, "home")
 	must(t, w.sites.Create(t.Context(), newSite("away")))
-	eventually(t, "it is there", func() bool { return elsewhere.liveMap("away") != nil })
+	natstest.Eventually(t, "it is there", func() bool { return elsewhere.liveMap("away") != nil })
 	before := w.requests.of("GET configmaps")
 	stays(t, 30*time.Second, "nothing is degraded", func() bool { return len(news) == 0 })
 	if n := w.requests.of("GET configmaps") - before; n > 2 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -155,7 +156,7 @@ func TestADeletedObjectThatAFinalizerHoldsIsShownAsSuch(t *testing.T) {
 				t.Errorf("it is shown as %v, %v", m, err)
 			}
 			w.finalized("held")
-			eventually(t, "it is gone", func() bool { _, err := maps.Get(w.key("held")); return isNotFound(err) })
+			natstest.Eventually(t, "it is gone", func() bool { _, err := maps.Get(w.key("held")); return isNotFound(err) })
 		}
 		return nil
 	}, maps.Owns()))
@@ -283,7 +284,7 @@ func TestCreateOrUpdateWritesOnlyWhatChanged(t *testing.T) {
 			write("one", controller.OperationResultCreated, 1)
 			write("one", controller.OperationResultNone, 0)
 			drifted := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Data["others"] = "one" })
-			eventually(t, "the cache shows it", func() bool {
+			natstest.Eventually(t, "the cache shows it", func() bool {
 				item, ok, _ := informer.GetStore().GetByKey(w.key("settings"))
 				return ok && item.(metav1.Object).GetResourceVersion() == drifted.ResourceVersion
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,7 +103,7 @@ func TestAWriteThatNeverGetsThroughKeepsItsBackoff(t *testing.T) {
 				controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "it is tried", func() bool { return seen.count("home") == 1 })
+			natstest.Eventually(t, "it is tried", func() bool { return seen.count("home") == 1 })
 			stays(t, 5*time.Second, "it rests, and nothing is reported", func() bool {
 				return seen.count("home") == 1 && len(news) == 0
 			})
@@ -150,20 +151,20 @@ func TestAnAPIServerThatIsAwayIsReportedUntilItIsBack(t *testing.T) {
 		controller.WithOnSourceError(func(_ string, err error) { news <- err }))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	w.server.Kill()
 	if _, err := maps.Apply(t.Context(), w.mine("settings", "one")); err == nil {
 		t.Error("it is not away")
 	}
-	eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+	natstest.Eventually(t, "it is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
 	says(t, <-news, "the API server cannot be reached")
 	w.othersGoOn(&seen)
 	must(t, w.server.Restart())
 	m := w.configMap("settings", "one")
 	c.SetOwner(m, "home")
 	w.createMap(m)
-	eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
-	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "the event is not lost", func() bool { return seen.with("home", controller.OperationSecondary) == 1 })
+	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // TestAnInformerThatIsStoppedUnderAControllerIsReported: from then on no event comes.
@@ -182,11 +183,11 @@ func TestAnInformerThatIsStoppedUnderAControllerIsReported(t *testing.T) {
 	c := w.controller(seen.reconciler(nil), controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps")))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	stop()
 	<-done
 	const source = "OwnsKube ConfigMaps (informer 1)"
-	eventually(t, "it is degraded", func() bool { return c.Stats().Degraded[source] != nil })
+	natstest.Eventually(t, "it is degraded", func() bool { return c.Stats().Degraded[source] != nil })
 	says(t, c.Stats().Degraded[source], "informer", "stopped")
 	w.othersGoOn(&seen)
 }
@@ -260,12 +261,12 @@ func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
 	}, &seen, maps.Owns())
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("old")))
-	eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("old")); return err == nil })
+	natstest.Eventually(t, "it is there", func() bool { _, err := maps.Get(w.key("old")); return err == nil })
 
 	namespaces := w.clientset.CoreV1().Namespaces()
 	must(t, namespaces.Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
 	var terminating *corev1.Namespace
-	eventually(t, "it is terminating", func() bool {
+	natstest.Eventually(t, "it is terminating", func() bool {
 		var err error
 		terminating, err = namespaces.Get(t.Context(), w.namespace, metav1.GetOptions{})
 		return err == nil && terminating.Status.Phase == corev1.NamespaceTerminating
@@ -274,12 +275,12 @@ func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
 	says(t, <-errs, "apply configmaps/v1", w.key("new"), "namespace is being deleted")
 	w.othersGoOn(&seen)
 	must(t, w.sites.Delete(t.Context(), "old"))
-	eventually(t, "what is to go goes", func() bool { return w.liveMap("old") == nil && c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "what is to go goes", func() bool { return w.liveMap("old") == nil && c.Stats().TornDown == 1 })
 
 	terminating.Spec.Finalizers = nil // as the namespace controller does when it is empty
 	_, err := namespaces.Finalize(t.Context(), terminating, metav1.UpdateOptions{})
 	must(t, err)
-	eventually(t, "it is gone", func() bool {
+	natstest.Eventually(t, "it is gone", func() bool {
 		_, err := namespaces.Get(t.Context(), w.namespace, metav1.GetOptions{})
 		return isNotFound(err)
 	})
@@ -287,8 +288,8 @@ func TestANamespaceThatTerminatesHoldsUpNobodyElse(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "what was to be created is there", func() bool { return w.liveMap("new") != nil })
-	eventually(t, "nothing fails", func() bool { return c.Stats().Failing == 0 })
+	natstest.Eventually(t, "what was to be created is there", func() bool { return w.liveMap("new") != nil })
+	natstest.Eventually(t, "nothing fails", func() bool { return c.Stats().Failing == 0 })
 }
 
 // TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse: its source degrades, a teardown finds nothing
@@ -312,25 +313,25 @@ func TestACustomResourceThatIsRemovedWhileAControllerRunsHoldsUpNobodyElse(t *te
 	}, &seen, widgets.Owns())
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
+	natstest.Eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
 
 	must(t, w.dynamic.Resource(crds).Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}))
-	eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
+	natstest.Eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
 	for _, err := range c.Stats().Degraded {
 		says(t, err, "install its CustomResourceDefinition")
 	}
 	w.othersGoOn(&seen)
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 
 	_, crd = w.widgets("Namespaced")
 	w.install(resource, crd)
 	must(t, w.sites.Create(t.Context(), newSite("away")))
-	eventually(t, "it is there", func() bool {
+	natstest.Eventually(t, "it is there", func() bool {
 		_, err := w.dynamic.Resource(resource).Namespace(w.namespace).Get(t.Context(), "away", metav1.GetOptions{})
 		return err == nil
 	})
-	eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // TestKumoriKeepsTheUsersWatchErrorHandler, because the Kumori API has no option for one.

@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -75,7 +76,7 @@ func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 	w := newWorld(t)
 	s := w.shop()
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is there", func() bool { return w.liveMap("home") != nil })
+	natstest.Eventually(t, "it is there", func() bool { return w.liveMap("home") != nil })
 	m := w.liveMap("home")
 	if obj, key, err := s.DecomposeKubeSecondaryResource(cache.DeletedFinalStateUnknown{
 		Key: w.key("home"), Obj: m,
@@ -83,12 +84,12 @@ func TestAKumoriControllerWritesWithTheContextOfItsKey(t *testing.T) {
 		t.Errorf("the owner of what was applied is %q, %v", key, err)
 	}
 	must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home", metav1.DeleteOptions{}))
-	eventually(t, "it is made again", func() bool {
+	natstest.Eventually(t, "it is made again", func() bool {
 		again := w.liveMap("home")
 		return again != nil && again.UID != m.UID
 	})
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it is cleaned up", func() bool { return w.liveMap("home") == nil })
+	natstest.Eventually(t, "it is cleaned up", func() bool { return w.liveMap("home") == nil })
 }
 
 // TestAKumoriControllerCollectsWhatTheOriginalRuntimeMade: labels alone name the owner, and no installation. Such an
@@ -105,6 +106,6 @@ func TestAKumoriControllerCollectsWhatTheOriginalRuntimeMade(t *testing.T) {
 	must(t, w.sites.Delete(t.Context(), "gone")) // the marker of that tells whose the garbage is
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.shop()
-	eventually(t, "the garbage is collected", func() bool { return w.liveMap("old") == nil })
-	eventually(t, "the other one is written", func() bool { return w.liveMap("home").Data["value"] == "one" })
+	natstest.Eventually(t, "the garbage is collected", func() bool { return w.liveMap("old") == nil })
+	natstest.Eventually(t, "the other one is written", func() bool { return w.liveMap("home").Data["value"] == "one" })
 }

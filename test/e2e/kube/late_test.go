@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 )
@@ -150,7 +151,7 @@ func TestALateWriteOfAFormerLeaderIsRefused(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- writer(second)(ctx, w.mine("settings", "two, too late")) }()
-			eventually(t, "it is on its way", late.isHeld)
+			natstest.Eventually(t, "it is on its way", late.isHeld)
 			cancel()
 			if err := <-ended; err == nil {
 				t.Error("a write that was not answered succeeded")
@@ -179,9 +180,9 @@ func TestALateDeleteOfAFormerLeaderSparesWhatIsWantedAgain(t *testing.T) {
 				maps := w.mapsOver(client)
 				former := w.run(w.titled(maps, writer(maps), &calls{}, false))
 				must(t, w.sites.Create(t.Context(), newSite("home")))
-				eventually(t, "the object is there", func() bool { return w.liveMap("home") != nil })
+				natstest.Eventually(t, "the object is there", func() bool { return w.liveMap("home") != nil })
 				must(t, w.sites.Delete(t.Context(), "home"))
-				eventually(t, "its delete is on its way", late.isHeld)
+				natstest.Eventually(t, "its delete is on its way", late.isHeld)
 				must(t, w.sites.Create(t.Context(), newSite("home")))
 				former.halt()
 				w.sparesFrom(late, writer, hesitates)
@@ -202,9 +203,9 @@ func TestALateDeleteOfASweepSparesWhatIsWanted(t *testing.T) {
 			maps := w.mapsOver(client, kube.WithFieldManager("sites"))
 			c := w.titled(maps, writer(maps), &calls{}, false, controller.WithResyncInterval(50*time.Millisecond))
 			former := w.run(c)
-			eventually(t, "its id is known", func() bool { return c.Instance() != "" })
+			natstest.Eventually(t, "its id is known", func() bool { return c.Instance() != "" })
 			must(t, writer(maps)(t.Context(), of(w.configMap("home", "home"), "home", c.Instance())))
-			eventually(t, "its delete is on its way", late.isHeld)
+			natstest.Eventually(t, "its delete is on its way", late.isHeld)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			former.halt()
 			w.sparesFrom(late, writer, false)
@@ -238,7 +239,7 @@ func (w *world) sparesFrom(
 	}
 	// Once is enough: nothing is written for what comes after.
 	next.Enqueue("home", controller.OperationManual)
-	eventually(w.t, "it is reconciled once more", func() bool {
+	natstest.Eventually(w.t, "it is reconciled once more", func() bool {
 		return seen.with("home", controller.OperationManual) > 0 && next.Stats().Running == 0
 	})
 	if now := w.liveMap("home").ResourceVersion; now != after.ResourceVersion {
@@ -249,7 +250,7 @@ func (w *world) sparesFrom(
 // quiet waits until a key was reconciled so often and nothing is to be done.
 func (w *world) quiet(c *controller.Controller[*site], seen *calls, key string, runs int) {
 	w.t.Helper()
-	eventually(w.t, "it is reconciled, and nothing is to be done", func() bool {
+	natstest.Eventually(w.t, "it is reconciled, and nothing is to be done", func() bool {
 		record, err := w.sites.Record(w.t.Context(), key)
 		s := c.Stats()
 		return err == nil && record.Anchor() && seen.count(key) >= runs && s.Running == 0 && s.Ready == [3]int{} &&

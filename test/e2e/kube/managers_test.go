@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -37,7 +38,7 @@ func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	want := map[string]string{"one": "one", "two": "two", "three": "three"}
-	eventually(t, "all is there", func() bool {
+	natstest.Eventually(t, "all is there", func() bool {
 		m := w.liveMap("settings")
 		return m != nil && maps.Equal(m.Data, want)
 	})
@@ -45,7 +46,7 @@ func TestTwoFieldManagersOfOneObjectAreCalm(t *testing.T) {
 	for range 5 {
 		n := seen.count("home")
 		c.Enqueue("home", controller.OperationManual)
-		eventually(t, "it is reconciled", func() bool { return seen.count("home") > n })
+		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") > n })
 	}
 	// When all was there, one more write of each may have been under way.
 	if n := w.requests.writes("configmaps") - writes; n > 3 {
@@ -99,7 +100,7 @@ func TestASecretOfStringDataIsKept(t *testing.T) {
 		s.Data["password"] = []byte("theirs")
 		s, err = at.Update(t.Context(), s, metav1.UpdateOptions{FieldManager: "somebody"})
 		must(t, err)
-		eventually(t, "the cache shows it", func() bool {
+		natstest.Eventually(t, "the cache shows it", func() bool {
 			cached, err := secrets.Get(w.key("login"))
 			return err == nil && cached.ResourceVersion == s.ResourceVersion
 		})

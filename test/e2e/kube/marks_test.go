@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -44,7 +45,7 @@ func (w *world) settled(key string) {
 	}, &calls{}, maps.Owns())
 	r := w.run(c)
 	must(w.t, w.sites.Create(w.t.Context(), newSite(key)))
-	eventually(w.t, "it is there", func() bool { return w.liveMap("settings") != nil && c.Stats().Running == 0 })
+	natstest.Eventually(w.t, "it is there", func() bool { return w.liveMap("settings") != nil && c.Stats().Running == 0 })
 	r.halt()
 }
 
@@ -76,7 +77,7 @@ func TestATeardownFindsWhatHasEitherOfItsOwnersMarks(t *testing.T) {
 					must(t, w.sites.Delete(t.Context(), key))
 					c := w.controller(new(calls).reconciler(nil), owns(w))
 					w.run(c)
-					eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+					natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 					if w.liveMap("settings") != nil {
 						t.Error("what it owned was left")
 					}
@@ -111,9 +112,9 @@ func TestNothingIsDeletedWhoseMarksContradictEachOther(t *testing.T) {
 			c := w.controller(new(calls).reconciler(nil), w.maps().Owns(),
 				controller.WithResyncInterval(50*time.Millisecond))
 			w.run(c)
-			eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+			natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 			sweeps := c.Stats().Sweeps
-			eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+			natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 			if w.liveMap("settings") == nil || w.requests.of("DELETE configmaps") > 0 {
 				t.Error("it was deleted")
 			}
@@ -137,17 +138,17 @@ func TestWhatLostAllItsMarksIsReported(t *testing.T) {
 	must(t, w.sites.Delete(t.Context(), "home"))
 	c := w.controller(new(calls).reconciler(nil), w.maps().Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "it is counted", func() bool { return c.Stats().Unmarked == 1 })
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it is counted", func() bool { return c.Stats().Unmarked == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	if w.liveMap("settings") == nil || w.liveMap("nobodys") == nil {
 		t.Error("it was deleted")
 	}
 	w.updateMap("settings", func(m *corev1.ConfigMap) { m.ManagedFields, m.Annotations = nil, nil })
 	m := w.liveMap("settings")
 	must(t, kube.Deleter(w.dynamic, configMaps).Delete(t.Context(), m))
-	eventually(t, "nothing is counted any more", func() bool { return c.Stats().Unmarked == 0 })
+	natstest.Eventually(t, "nothing is counted any more", func() bool { return c.Stats().Unmarked == 0 })
 }
 
 // TestTheSweepFindsAnOwnerThatLabelsAloneName. Where they have but a hash of a key that nobody has, the object is
@@ -171,10 +172,10 @@ func TestTheSweepFindsAnOwnerThatLabelsAloneName(t *testing.T) {
 	must(t, w.sites.Create(t.Context(), newSite(hashedKey)))
 	c := w.controller(new(calls).reconciler(nil), w.maps().Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
-	eventually(t, "the other one is counted", func() bool { return c.Stats().Orphaned == 1 })
+	natstest.Eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
+	natstest.Eventually(t, "the other one is counted", func() bool { return c.Stats().Orphaned == 1 })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	for _, name := range []string{"of-a-hash", "owned", "owned-by-a-hash"} {
 		if w.liveMap(name) == nil {
 			t.Errorf("%s was swept", name)
@@ -204,7 +205,7 @@ func TestAnAnchorGoesOnlyWhenALiveListIsEmpty(t *testing.T) {
 	w.start(informer)
 	c := w.controller(new(calls).reconciler(nil), maps.Owns())
 	w.run(c)
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if w.liveMap("settings") != nil {
 		t.Error("what it owned was left")
 	}
@@ -223,19 +224,19 @@ func TestATeardownAsksTheAPIServerOnceAndCalmCostsNothing(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	must(t, w.sites.Create(t.Context(), newSite("other")))
-	eventually(t, "both are there", func() bool {
+	natstest.Eventually(t, "both are there", func() bool {
 		_, err1 := maps.Get(w.key("home"))
 		_, err2 := maps.Get(w.key("other"))
 		return err1 == nil && err2 == nil
 	})
 	reads, sweeps := w.requests.of("GET configmaps"), c.Stats().Sweeps
 	calm := seen.count("other")
-	eventually(t, "more resyncs", func() bool { return seen.count("other") >= calm+3 && c.Stats().Sweeps > sweeps })
+	natstest.Eventually(t, "more resyncs", func() bool { return seen.count("other") >= calm+3 && c.Stats().Sweeps > sweeps })
 	if n := w.requests.of("GET configmaps") - reads; n != 0 {
 		t.Errorf("%d reads though all is calm", n)
 	}
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if n := w.requests.of("GET configmaps") - reads; n != 1 {
 		t.Errorf("%d reads for the teardown, want 1 list", n)
 	}
@@ -282,13 +283,13 @@ func TestWhatCreateOrUpdateWroteIsReportedToo(t *testing.T) {
 	w.updateMap("settings", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
 	c := w.controller(new(calls).reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "it is counted", func() bool { return c.Stats().Unmarked == 1 })
+	natstest.Eventually(t, "it is counted", func() bool { return c.Stats().Unmarked == 1 })
 	wanted := w.configMap("settings", "")
 	c.SetOwner(wanted, "home")
 	other, err := kube.New[*corev1.ConfigMap](w.dynamic, configMaps, maps.Informer(), kube.WithFieldManager("sites"))
 	must(t, err)
 	must(t, other.AdoptOrFail(t.Context(), wanted))
-	eventually(t, "it is not counted once it is adopted", func() bool { return c.Stats().Unmarked == 0 })
+	natstest.Eventually(t, "it is not counted once it is adopted", func() bool { return c.Stats().Unmarked == 0 })
 }
 
 // TestAnObjectBelongsToWhomItsMarksName, each mark for itself: what is left of them decides about writes, deletes and

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,7 @@ func TestAChangeThatTheServerUndidIsAskedForOnceTheObjectHasChanged(t *testing.T
 	patch := []byte(`{"spec":{"revisionHistoryLimit":3}}`)
 	changed, err := live.Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
-	eventually(t, "the cache shows the change", func() bool {
+	natstest.Eventually(t, "the cache shows the change", func() bool {
 		d, err := deployments.Get(w.key("web"))
 		return err == nil && d.ResourceVersion == changed.ResourceVersion
 	})
@@ -76,7 +77,7 @@ func TestWhatTheLabelsGiveToAnotherIsNotTakenBack(t *testing.T) {
 		m.Labels[controller.OwnerKeyLabel] = "away"
 		m.Data["value"] = "theirs"
 	})
-	eventually(t, "the cache shows it", func() bool {
+	natstest.Eventually(t, "the cache shows it", func() bool {
 		m, err := maps.Get(w.key("settings"))
 		return err == nil && m.ResourceVersion == given.ResourceVersion
 	})

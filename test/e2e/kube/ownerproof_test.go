@@ -12,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ func (w *world) mallory() kubernetes.Interface {
 	w.grant("mallory", "updater", "get", "list", "update")
 	clientset, err := kubernetes.NewForConfig(w.server.ConfigFor("mallory"))
 	must(w.t, err)
-	eventually(w.t, "mallory has his rights", func() bool {
+	natstest.Eventually(w.t, "mallory has his rights", func() bool {
 		_, err := clientset.CoreV1().ConfigMaps(w.namespace).List(w.t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
@@ -72,16 +73,16 @@ func TestWhoMayUpdateAndNotDeleteHasNothingDeletedWhereOwnersAreProven(t *testin
 			}, &calls{}, append(test.opts, handle.Owns(), controller.WithResyncInterval(50*time.Millisecond))...)
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
+			natstest.Eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
 			marked := w.liveMap("settings")
 
 			w.forge(mallory, "theirs", marked)
-			eventually(t, "the cache shows it", func() bool {
+			natstest.Eventually(t, "the cache shows it", func() bool {
 				owned, err := handle.OwnedBy("Site", "home")
 				return err == nil && len(owned) == 2
 			})
 			must(t, w.sites.Delete(t.Context(), "home"))
-			eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+			natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 			if w.liveMap("settings") != nil {
 				t.Error("its own is still there")
 			}
@@ -90,12 +91,12 @@ func TestWhoMayUpdateAndNotDeleteHasNothingDeletedWhereOwnersAreProven(t *testin
 			}
 			w.forge(mallory, "theirs-too", marked)
 			if !test.stay {
-				eventually(t, "it is swept", func() bool { return w.liveMap("theirs-too") == nil })
+				natstest.Eventually(t, "it is swept", func() bool { return w.liveMap("theirs-too") == nil })
 				return
 			}
-			eventually(t, "both are reported", func() bool { return c.Stats().Unproven == 2 })
+			natstest.Eventually(t, "both are reported", func() bool { return c.Stats().Unproven == 2 })
 			sweeps := c.Stats().Sweeps
-			eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+			natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 			for _, name := range []string{"theirs", "theirs-too"} {
 				if w.liveMap(name) == nil {
 					t.Errorf("%s was swept", name)
@@ -152,7 +153,7 @@ func TestProofsAreWrittenOnceAndThenCalm(t *testing.T) {
 				settled := func() {
 					t.Helper()
 					sweeps, count := c.Stats().Sweeps, seen.count("home")
-					eventually(t, "some rounds", func() bool {
+					natstest.Eventually(t, "some rounds", func() bool {
 						stats := c.Stats()
 						return stats.Sweeps >= sweeps+3 && seen.count("home") >= count+3 && stats.Unproven == 0 &&
 							stats.ProvenByOlder == 0
@@ -185,7 +186,7 @@ func TestProofsAreWrittenOnceAndThenCalm(t *testing.T) {
 				w.updateMap("settings", func(m *corev1.ConfigMap) {
 					delete(m.Annotations, entity.OwnerProofAnnotation)
 				})
-				eventually(t, "it is proven again", func() bool { return proof() == second })
+				natstest.Eventually(t, "it is proven again", func() bool { return proof() == second })
 			}, controller.WithOwnerProof(proofSecret('b')))
 		})
 	}
@@ -202,11 +203,11 @@ func TestWhatIsAdoptedIsProvenByThat(t *testing.T) {
 	}, &calls{}, handle.Owns(), controller.WithOwnerProof(proofSecret('a')))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is adopted", func() bool {
+	natstest.Eventually(t, "it is adopted", func() bool {
 		return w.liveMap("settings").Annotations[entity.OwnerProofAnnotation] != ""
 	})
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if w.liveMap("settings") != nil || c.Stats().LeftUnproven != 0 {
 		t.Error("it is still there")
 	}
@@ -254,7 +255,7 @@ func TestADeleterAloneKnowsWhatIsProven(t *testing.T) {
 		controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(w.dynamic, configMaps))))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it works", func() bool { return c.Stats().Reconciles > 0 })
+	natstest.Eventually(t, "it works", func() bool { return c.Stats().Reconciles > 0 })
 	proven, marked, elsewhere := w.configMap("proven", ""), w.configMap("marked", ""), w.configMap("elsewhere", "")
 	c.SetProvenOwner(proven, "home", controller.ProofOfKube(configMaps.GroupResource()))
 	c.SetOwner(marked, "home")
@@ -263,7 +264,7 @@ func TestADeleterAloneKnowsWhatIsProven(t *testing.T) {
 		w.createMap(m)
 	}
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if w.liveMap("proven") != nil || w.liveMap("marked") == nil || w.liveMap("elsewhere") == nil {
 		t.Error("what is proven is there, or what is not has gone")
 	}

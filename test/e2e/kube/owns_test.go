@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,7 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 			w.start(informer)
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+			natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 
 			at := w.dynamic.Resource(resource).Namespace(namespace)
 			object := func(name string) *unstructured.Unstructured {
@@ -72,13 +73,13 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 			c.SetOwner(first, "home")
 			_, err := at.Create(t.Context(), first, metav1.CreateOptions{})
 			must(t, err)
-			eventually(t, "created", woken(1))
+			natstest.Eventually(t, "created", woken(1))
 			_, err = at.Patch(t.Context(), "first", types.MergePatchType,
 				[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			must(t, err)
-			eventually(t, "changed", woken(2))
+			natstest.Eventually(t, "changed", woken(2))
 			must(t, at.Delete(t.Context(), "first", metav1.DeleteOptions{}))
-			eventually(t, "deleted", woken(3))
+			natstest.Eventually(t, "deleted", woken(3))
 
 			mine, others, nobodys :=
 				object("mine"),
@@ -89,9 +90,9 @@ func TestOwnedObjectsWakeTheirOwnerAndGoWithIt(t *testing.T) {
 				_, err := at.Create(t.Context(), o, metav1.CreateOptions{})
 				must(t, err)
 			}
-			eventually(t, "the last one", woken(4))
+			natstest.Eventually(t, "the last one", woken(4))
 			must(t, w.sites.Delete(t.Context(), "home"))
-			eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+			natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 			for name, want := range map[string]bool{"mine": false, "others": true, "nobodys": true} {
 				_, err := at.Get(t.Context(), name, metav1.GetOptions{})
 				if there := err == nil; there != want || err != nil && !isNotFound(err) {
@@ -112,13 +113,13 @@ func TestEventsOfAnotherInstallationWakeNobody(t *testing.T) {
 	w.run(c)
 	for _, key := range []string{"home", "away"} {
 		must(t, w.sites.Create(t.Context(), newSite(key)))
-		eventually(t, "the site is reconciled", func() bool { return seen.count(key) == 1 })
+		natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count(key) == 1 })
 	}
 	w.createMap(of(w.configMap("others", "one"), "home", "another-installation"))
 	last := w.configMap("mine", "one")
 	c.SetOwner(last, "away")
 	w.createMap(last)
-	eventually(t, "an event that came later", func() bool {
+	natstest.Eventually(t, "an event that came later", func() bool {
 		return seen.with("away", controller.OperationSecondary) == 1
 	})
 	if n := seen.count("home"); n != 1 {
@@ -167,9 +168,9 @@ func TestWatchedObjectsEnqueueWhomTheMapperNames(t *testing.T) {
 		return []string{key}, nil
 	})))
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
+	natstest.Eventually(t, "the site is reconciled", func() bool { return seen.count("home") == 1 })
 	w.createMap(w.configMap("theme", "home"))
-	eventually(t, "the site is woken", func() bool { return seen.with("home", controller.OperationTertiary) == 1 })
+	natstest.Eventually(t, "the site is woken", func() bool { return seen.with("home", controller.OperationTertiary) == 1 })
 	if m, err := maps.Get(w.key("theme")); err != nil || m.Data["value"] != "home" {
 		t.Errorf("the cache has %v, %v: the mapper modified it", m, err)
 	}

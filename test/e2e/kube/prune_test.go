@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -36,7 +37,7 @@ func TestAnObjectUnderItsOldNameGoes(t *testing.T) {
 	}
 	settled := func(what string, there ...string) {
 		t.Helper()
-		eventually(t, what, func() bool {
+		natstest.Eventually(t, what, func() bool {
 			list, err := w.clientset.CoreV1().ConfigMaps(w.namespace).List(t.Context(), metav1.ListOptions{})
 			must(t, err)
 			left := map[string]bool{}
@@ -65,12 +66,12 @@ func TestAnObjectUnderItsOldNameGoes(t *testing.T) {
 	before := c.Stats().Pruned
 	title("home", "b,c")
 	settled("the old name goes", "home-b", "home-c", "shop-a", "kept", "theirs", "somebodys")
-	eventually(t, "it is counted", func() bool { return c.Stats().Pruned == before+1 })
+	natstest.Eventually(t, "it is counted", func() bool { return c.Stats().Pruned == before+1 })
 	requests := w.requests.all()
 	for range 3 {
 		done := c.Stats().Reconciles
 		c.Enqueue("home", controller.OperationRetry)
-		eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > done && c.Stats().Running == 0 })
+		natstest.Eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles > done && c.Stats().Running == 0 })
 	}
 	if n := w.requests.all() - requests; n != 0 {
 		t.Errorf("%d requests of a calm primary", n)
@@ -79,9 +80,9 @@ func TestAnObjectUnderItsOldNameGoes(t *testing.T) {
 	// What somebody has changed since it was seen is not deleted as it was seen, but as it is now.
 	w.updateMap("home-c", func(m *corev1.ConfigMap) { m.Finalizers = []string{"tests/holds"} })
 	title("home", "b")
-	eventually(t, "it is on its way out", func() bool { return w.liveMap("home-c").DeletionTimestamp != nil })
+	natstest.Eventually(t, "it is on its way out", func() bool { return w.liveMap("home-c").DeletionTimestamp != nil })
 	before += 2
-	eventually(t, "that is counted", func() bool { return c.Stats().Pruned == before })
+	natstest.Eventually(t, "that is counted", func() bool { return c.Stats().Pruned == before })
 	w.updateMap("home-c", func(m *corev1.ConfigMap) { m.Finalizers = nil })
 	settled("nobody holds it any more", "home-b", "shop-a", "kept", "theirs", "somebodys")
 	if n := c.Stats().Pruned; n != before {

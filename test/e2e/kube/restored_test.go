@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
 	"github.com/nagi-runtime/nagi/test/kubetest"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -159,7 +160,7 @@ func restore(t *testing.T) *restored {
 		must(t, w.sites.Create(t.Context(), newSite(key)))
 		w.titles[key] = key
 	}
-	eventually(t, "all is there", func() bool { return w.wrong() == [3]int{} })
+	natstest.Eventually(t, "all is there", func() bool { return w.wrong() == [3]int{} })
 	backup := w.server.Backup(t)
 	w.noise(300) // so that the API server does not come to the old version again by itself
 	for i := range 20 {
@@ -176,8 +177,8 @@ func restore(t *testing.T) *restored {
 			must(t, w.sites.Create(t.Context(), newSite(key)))
 		}
 	}
-	eventually(t, "all is there", func() bool { return w.wrong() == [3]int{} && w.c.Stats().TornDown == 4 })
-	eventually(t, "the cache shows it", func() bool {
+	natstest.Eventually(t, "all is there", func() bool { return w.wrong() == [3]int{} && w.c.Stats().TornDown == 4 })
+	natstest.Eventually(t, "the cache shows it", func() bool {
 		shown := w.maps.Informer().GetStore().ListKeys()
 		return len(shown) >= len(w.titles) && w.c.Stats().Running == 0
 	})
@@ -213,8 +214,8 @@ func TestAnEtcdThatWasRestoredIsNoticed(t *testing.T) {
 	says(t, w.c.Stats().Degraded[mapsSource], "older state", "restart the process", "a new informer")
 	w.holdsATeardown("site-0")
 	w.relist()
-	eventually(t, "all is mended", func() bool { return w.wrong() == [3]int{} && w.liveMap("site-0") == nil })
-	eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 && w.c.Stats().Orphaned == 0 })
+	natstest.Eventually(t, "all is mended", func() bool { return w.wrong() == [3]int{} && w.liveMap("site-0") == nil })
+	natstest.Eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 && w.c.Stats().Orphaned == 0 })
 }
 
 // holdsATeardown deletes a site, and checks that its teardown waits and says for what.
@@ -223,11 +224,11 @@ func (w *restored) holdsATeardown(key string) {
 	before, sweeps := w.c.Stats().TornDown, w.c.Stats().Sweeps
 	must(w.t, w.sites.Delete(w.t.Context(), key))
 	delete(w.titles, key)
-	eventually(w.t, "it is said why the teardown waits", func() bool {
+	natstest.Eventually(w.t, "it is said why the teardown waits", func() bool {
 		err := w.c.Stats().Degraded["teardown"]
 		return err != nil && strings.Contains(err.Error(), "older state") && strings.Contains(err.Error(), key)
 	})
-	eventually(w.t, "some sweeps have passed", func() bool { return w.c.Stats().Sweeps >= sweeps+2 })
+	natstest.Eventually(w.t, "some sweeps have passed", func() bool { return w.c.Stats().Sweeps >= sweeps+2 })
 	if n := w.c.Stats().TornDown; n != before || w.liveMap(key) == nil {
 		w.t.Errorf("%d teardowns have ended by the word of the old cache", n-before)
 	}
@@ -240,11 +241,11 @@ func TestAnOwnWriteShowsThatEtcdWasRestored(t *testing.T) {
 	w := restore(t)
 	w.titles["newest"] = "newest"
 	must(t, w.sites.Create(t.Context(), newSite("newest")))
-	eventually(t, "the source is degraded", func() bool { return w.c.Stats().Degraded[mapsSource] != nil })
+	natstest.Eventually(t, "the source is degraded", func() bool { return w.c.Stats().Degraded[mapsSource] != nil })
 	says(t, w.c.Stats().Degraded[mapsSource], "older state", "restart the process", "a new informer")
 	w.relist()
-	eventually(t, "all is mended", func() bool { return w.wrong() == [3]int{} })
-	eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "all is mended", func() bool { return w.wrong() == [3]int{} })
+	natstest.Eventually(t, "all is calm", func() bool { return len(w.c.Stats().Degraded) == 0 })
 }
 
 // TestARestoredEtcdThatCatchesUpIsNotTakenForMended: the API server comes to the informer's version, and the watch goes
@@ -254,10 +255,10 @@ func TestARestoredEtcdThatCatchesUpIsNotTakenForMended(t *testing.T) {
 	w := restore(t)
 	must(t, w.sites.Create(t.Context(), newSite("newest")))
 	w.titles["newest"] = "newest"
-	eventually(t, "the source is degraded", func() bool { return w.c.Stats().Degraded[mapsSource] != nil })
+	natstest.Eventually(t, "the source is degraded", func() bool { return w.c.Stats().Degraded[mapsSource] != nil })
 	before := w.maps.Informer().LastSyncResourceVersion()
 	w.noise(600)
-	eventually(t, "the watch goes on", func() bool { return w.maps.Informer().LastSyncResourceVersion() != before })
+	natstest.Eventually(t, "the watch goes on", func() bool { return w.maps.Informer().LastSyncResourceVersion() != before })
 	w.holdsATeardown("site-0")
 	stays(t, 15*time.Second, "it is degraded", func() bool { return w.c.Stats().Degraded[mapsSource] != nil })
 	w.relist()

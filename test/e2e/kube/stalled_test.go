@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -107,9 +108,9 @@ func TestATeardownDeletesWhatTheCacheDoesNotShow(t *testing.T) {
 				w.createMap(of(w.configMap("others", "one"), key, "another-installation"))
 				g.shut()
 				must(t, w.sites.Create(t.Context(), newSite(key)))
-				eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
+				natstest.Eventually(t, "it is there", func() bool { return w.liveMap("settings") != nil })
 				must(t, w.sites.Delete(t.Context(), key))
-				eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+				natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 				if w.liveMap("settings") != nil {
 					t.Error("what it owned is left, and nothing will ever delete it")
 				}
@@ -142,13 +143,13 @@ func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), newSite(fmt.Sprint("site-", i))))
 	}
 	for i := range stalled {
-		eventually(t, "all have written", func() bool { return seen.count(fmt.Sprint("site-", i)) == 1 })
+		natstest.Eventually(t, "all have written", func() bool { return seen.count(fmt.Sprint("site-", i)) == 1 })
 	}
 	for i := range stalled {
 		must(t, w.sites.Patch(t.Context(), fmt.Sprint("site-", i), []byte(`{"spec":{"title":"new"}}`)))
 	}
 	must(t, w.sites.Create(t.Context(), newSite("fine")))
-	eventually(t, "the other one is reconciled", func() bool { return seen.count("fine") > 0 })
+	natstest.Eventually(t, "the other one is reconciled", func() bool { return seen.count("fine") > 0 })
 	for i := range stalled {
 		if n := seen.count(fmt.Sprint("site-", i)); n != 1 {
 			t.Errorf("site-%d was reconciled %d times: by then the others had given up waiting, so this shows nothing",
@@ -157,7 +158,7 @@ func TestAStalledWatchHoldsUpNobodyElse(t *testing.T) {
 	}
 	g.lift()
 	for i := range stalled {
-		eventually(t, "all go on", func() bool { return seen.count(fmt.Sprint("site-", i)) > 1 })
+		natstest.Eventually(t, "all go on", func() bool { return seen.count(fmt.Sprint("site-", i)) > 1 })
 	}
 }
 
@@ -176,9 +177,9 @@ func TestAReconcileDoesNotWaitForeverForACache(t *testing.T) {
 	g.shut()
 	begin := time.Now() // before the write, from which on the cache is waited for
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it has written", func() bool { return seen.count("home") == 1 && w.liveMap("home") != nil })
+	natstest.Eventually(t, "it has written", func() bool { return seen.count("home") == 1 && w.liveMap("home") != nil })
 	must(t, w.sites.Patch(t.Context(), "home", []byte(`{"spec":{"title":"new"}}`)))
-	eventually(t, "it runs all the same", func() bool { return seen.count("home") == 2 })
+	natstest.Eventually(t, "it runs all the same", func() bool { return seen.count("home") == 2 })
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("after %v: it did not wait for the cache", took)
 	}
@@ -211,13 +212,13 @@ func TestWhatTheInformerDoesNotCoverIsDeletedWithItsOwner(t *testing.T) {
 		}
 		return err == nil
 	}
-	eventually(t, "it is there", there)
+	natstest.Eventually(t, "it is there", there)
 	noise := w.createMap(w.configMap("noise", "one"))
 	w.shows(maps, "noise", noise.ResourceVersion) // so the cache is no longer behind
 	c.Enqueue("home", controller.OperationManual)
-	eventually(t, "it is counted", func() bool { return c.Stats().Uncovered > 0 })
+	natstest.Eventually(t, "it is counted", func() bool { return c.Stats().Uncovered > 0 })
 	must(t, w.sites.Delete(t.Context(), "home"))
-	eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if there() {
 		t.Error("it is left")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -42,7 +43,7 @@ func TestKubernetesObjectsCarryARevisionOfTheirOwner(t *testing.T) {
 			first := site.ResourceVersion
 			carries := func(prefix string) {
 				t.Helper()
-				eventually(t, "it carries "+prefix, func() bool {
+				natstest.Eventually(t, "it carries "+prefix, func() bool {
 					m := w.liveMap("settings")
 					return m != nil && strings.HasPrefix(m.Annotations[entity.OwnerRevisionAnnotation], prefix)
 				})
@@ -88,16 +89,16 @@ func TestTheBrakeHoldsAnObjectWhoseOwnerIsFromALaterState(t *testing.T) {
 	var seen calls
 	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
+	natstest.Eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	if n := w.requests.of("DELETE configmaps"); n != 0 {
 		t.Fatalf("%d deletes were sent though the brake is engaged", n)
 	}
 	must(t, c.ReleaseBrake(t.Context()))
-	eventually(t, "it is gone", func() bool { return w.liveMap("orphan") == nil })
+	natstest.Eventually(t, "it is gone", func() bool { return w.liveMap("orphan") == nil })
 	sweeps = c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	if w.liveMap("made-up") == nil || seen.count("ghost") != 0 || c.Stats().NeverWas != 1 {
 		t.Errorf("what names an owner that never was: %v; reconciled %d times", w.liveMap("made-up"), seen.count("ghost"))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -65,9 +66,9 @@ func TestTheSweepKnowsEveryKindOfInformer(t *testing.T) {
 				}
 				return names
 			}
-			eventually(t, "the orphans are swept", func() bool { n := left(); return !n["orphan"] && !n["hashed"] })
+			natstest.Eventually(t, "the orphans are swept", func() bool { n := left(); return !n["orphan"] && !n["hashed"] })
 			sweeps := c.Stats().Sweeps
-			eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+			natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 			if n := left(); !n["foreign"] || !n["owned"] || len(n) != 2 {
 				t.Errorf("left are %v", n)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -27,7 +28,7 @@ func (w *world) instance() string {
 	w.t.Helper()
 	r := w.run(w.controller(new(calls).reconciler(nil)))
 	var id string
-	eventually(w.t, "the installation has an id", func() bool {
+	natstest.Eventually(w.t, "the installation has an id", func() bool {
 		kv, err := w.js.KeyValue(w.t.Context(), "sites-status")
 		if err != nil {
 			return false
@@ -57,9 +58,9 @@ func TestTheSweepDeletesKubernetesObjectsWithoutAnOwner(t *testing.T) {
 	var seen calls
 	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
+	natstest.Eventually(t, "the orphan is swept", func() bool { return w.liveMap("orphan") == nil })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	for _, name := range []string{"foreign", "unnamed", "nobodys"} {
 		if w.liveMap(name) == nil {
 			t.Errorf("%s was swept", name)
@@ -85,14 +86,14 @@ func TestTheBrakeHoldsAMassDeleteOfKubernetesObjects(t *testing.T) {
 	var seen calls
 	c := w.controller(seen.reconciler(nil), maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
+	natstest.Eventually(t, "the brake is engaged", func() bool { return c.Stats().Brake.Engaged })
 	sweeps := c.Stats().Sweeps
-	eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
+	natstest.Eventually(t, "more sweeps", func() bool { return c.Stats().Sweeps >= sweeps+3 })
 	if n := w.requests.of("DELETE configmaps"); n != 0 {
 		t.Fatalf("%d deletes were sent though the brake is engaged", n)
 	}
 	must(t, c.ReleaseBrake(t.Context()))
-	eventually(t, "they are gone", func() bool {
+	natstest.Eventually(t, "they are gone", func() bool {
 		left, err := maps.List(nil)
 		return err == nil && countOf(left, "orphan-") == 0
 	})
@@ -119,7 +120,7 @@ func TestVanishedPrimariesDoNotTakeTheirKubernetesObjectsWithThem(t *testing.T) 
 	for i := range count {
 		must(t, w.sites.Create(t.Context(), newSite(fmt.Sprint("site-", i))))
 	}
-	eventually(t, "all are there", func() bool {
+	natstest.Eventually(t, "all are there", func() bool {
 		left, err := maps.List(nil)
 		return err == nil && countOf(left, "site-") == count
 	})
@@ -129,12 +130,12 @@ func TestVanishedPrimariesDoNotTakeTheirKubernetesObjectsWithThem(t *testing.T) 
 	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.sites.>")))
 	again := w.controller(seen.reconciler(nil), maps.Owns())
 	w.run(again)
-	eventually(t, "the brake is engaged", func() bool { return again.Stats().Brake.Engaged })
+	natstest.Eventually(t, "the brake is engaged", func() bool { return again.Stats().Brake.Engaged })
 	if n := w.requests.of("DELETE configmaps"); n != 0 {
 		t.Errorf("%d deletes were sent though the brake is engaged", n)
 	}
 	must(t, again.ReleaseBrake(t.Context()))
-	eventually(t, "all are torn down", func() bool { return again.Stats().TornDown == count })
+	natstest.Eventually(t, "all are torn down", func() bool { return again.Stats().TornDown == count })
 	left, err := maps.List(nil)
 	if err != nil || countOf(left, "site-") != 0 {
 		t.Errorf("%d are left, %v", countOf(left, "site-"), err)

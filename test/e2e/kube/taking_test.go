@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nagi-runtime/nagi/test/taking"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,17 +159,17 @@ func TestARefusedObjectIsToldOnce(t *testing.T) {
 		}))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "it is tried often", func() bool { return seen.count("home") >= 10 })
+	natstest.Eventually(t, "it is tried often", func() bool { return seen.count("home") >= 10 })
 	if n := len(recorder.Events); n != 1 {
 		t.Errorf("it is told %d times", n)
 	}
 	says(t, fmt.Errorf("%s", <-recorder.Events), "Warning "+controller.ReasonAlreadyOwned)
 	w.updateMap("home", func(m *corev1.ConfigMap) { m.Labels, m.Annotations = nil, nil })
-	eventually(t, "it wakes, and says what is in the way now", func() bool { return len(recorder.Events) == 1 })
+	natstest.Eventually(t, "it wakes, and says what is in the way now", func() bool { return len(recorder.Events) == 1 })
 	says(t, fmt.Errorf("%s", <-recorder.Events), "Warning "+controller.ReasonResourceExists)
 	must(t, w.clientset.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "home",
 		metav1.DeleteOptions{}))
-	eventually(t, "it wakes once the name is free", func() bool {
+	natstest.Eventually(t, "it wakes once the name is free", func() bool {
 		m := w.liveMap("home")
 		return m != nil && m.Data["value"] == "mine"
 	})

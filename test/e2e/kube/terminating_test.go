@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -67,20 +68,20 @@ func TestAPrimaryWhoseObjectIsBeingDeletedIsNotSynced(t *testing.T) {
 			w.run(c)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
 			synced := func() bool { reason, _ := w.condition("home"); return reason == entity.ReasonSynced }
-			eventually(t, "it is synced", synced)
+			natstest.Eventually(t, "it is synced", synced)
 			first := w.updateMap("settings", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
 			w.deleteMap("settings")
-			eventually(t, "the record says what it waits for", func() bool {
+			natstest.Eventually(t, "the record says what it waits for", func() bool {
 				reason, message := w.condition("home")
 				return reason == entity.ReasonRetrying && strings.Contains(message, w.key("settings")) &&
 					strings.Contains(message, "is being deleted") && strings.Contains(message, finalizer)
 			})
 			w.finalized("settings")
-			eventually(t, "it is made again", func() bool {
+			natstest.Eventually(t, "it is made again", func() bool {
 				m := w.liveMap("settings")
 				return m != nil && m.UID != first.UID && m.Data["value"] == "one"
 			})
-			eventually(t, "it is synced again", synced)
+			natstest.Eventually(t, "it is synced again", synced)
 		})
 	}
 }
@@ -128,7 +129,7 @@ func TestOutsideAReconcileAWriteOfWhatIsBeingDeletedIsAnError(t *testing.T) {
 	_, err = maps.Apply(t.Context(), wanted)
 	must(t, err)
 	w.deleteMap("settings")
-	eventually(t, "the cache shows it", func() bool {
+	natstest.Eventually(t, "the cache shows it", func() bool {
 		m, err := maps.Get(w.key("settings"))
 		return err == nil && m.DeletionTimestamp != nil
 	})
@@ -160,21 +161,21 @@ func TestAReconcilerGoesOnWhileAnObjectIsBeingDeleted(t *testing.T) {
 	}, &seen, maps.Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
-	eventually(t, "both are there", func() bool { return w.liveMap("claim") != nil && w.liveMap("user") != nil })
+	natstest.Eventually(t, "both are there", func() bool { return w.liveMap("claim") != nil && w.liveMap("user") != nil })
 	w.updateMap("claim", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
 	w.deleteMap("claim")
-	eventually(t, "it waits", func() bool { reason, _ := w.condition("home"); return reason == entity.ReasonRetrying })
+	natstest.Eventually(t, "it waits", func() bool { reason, _ := w.condition("home"); return reason == entity.ReasonRetrying })
 	value.Store("two")
-	eventually(t, "the other one is written", func() bool { return w.liveMap("user").Data["value"] == "two" })
-	eventually(t, "so is what is being deleted", func() bool { return w.liveMap("claim").Data["value"] == "two" })
-	eventually(t, "it is calm", func() bool { return last.Load() == kube.OperationResultNone })
+	natstest.Eventually(t, "the other one is written", func() bool { return w.liveMap("user").Data["value"] == "two" })
+	natstest.Eventually(t, "so is what is being deleted", func() bool { return w.liveMap("claim").Data["value"] == "two" })
+	natstest.Eventually(t, "it is calm", func() bool { return last.Load() == kube.OperationResultNone })
 	reads, before := w.requests.of("GET configmaps"), seen.count("home")
-	eventually(t, "more reconciles", func() bool { return seen.count("home") >= before+5 })
+	natstest.Eventually(t, "more reconciles", func() bool { return seen.count("home") >= before+5 })
 	if n := w.requests.of("GET configmaps") - reads; n > 0 {
 		t.Errorf("%d reads though nothing changes", n)
 	}
 	w.finalized("claim")
-	eventually(t, "it is made again", func() bool {
+	natstest.Eventually(t, "it is made again", func() bool {
 		m := w.liveMap("claim")
 		reason, _ := w.condition("home")
 		return m != nil && m.DeletionTimestamp == nil && reason == entity.ReasonSynced
@@ -194,7 +195,7 @@ func TestATeardownThatWaitsForAFinalizerSaysSo(t *testing.T) {
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	must(t, w.sites.Create(t.Context(), newSite("other")))
-	eventually(t, "both are there", func() bool { return w.liveMap("home") != nil && w.liveMap("other") != nil })
+	natstest.Eventually(t, "both are there", func() bool { return w.liveMap("home") != nil && w.liveMap("other") != nil })
 	w.updateMap("home", func(m *corev1.ConfigMap) { m.Finalizers = []string{finalizer} })
 	must(t, w.sites.Delete(t.Context(), "home"))
 	told := func(text string) bool {
@@ -202,25 +203,25 @@ func TestATeardownThatWaitsForAFinalizerSaysSo(t *testing.T) {
 			strings.Contains(text, "configmaps")
 	}
 	began := time.Now()
-	eventually(t, "Stats says so", func() bool {
+	natstest.Eventually(t, "Stats says so", func() bool {
 		err := c.Stats().Degraded["teardown"]
 		return err != nil && told(err.Error()) && strings.Contains(err.Error(), `"home"`)
 	})
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
-	eventually(t, "the record says so", func() bool {
+	natstest.Eventually(t, "the record says so", func() bool {
 		reason, message := w.condition("home")
 		return reason == entity.ReasonRetrying && told(message)
 	})
 	must(t, w.sites.Delete(t.Context(), "other"))
-	eventually(t, "the other is torn down", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "the other is torn down", func() bool { return c.Stats().TornDown == 1 })
 	if c.Stats().Degraded["teardown"] == nil {
 		t.Error("another teardown that ended hides it")
 	}
 	w.finalized("home")
-	eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 2 && !w.hasRecord("home") })
-	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+	natstest.Eventually(t, "it is torn down", func() bool { return c.Stats().TornDown == 2 && !w.hasRecord("home") })
+	natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
 // TestASweptObjectThatAFinalizerHoldsIsToldToo: no record says that its owner is torn down, and none is made.
@@ -233,7 +234,7 @@ func TestASweptObjectThatAFinalizerHoldsIsToldToo(t *testing.T) {
 	w.createMap(m)
 	c := w.controller(new(calls).reconciler(nil), w.maps().Owns(), controller.WithResyncInterval(50*time.Millisecond))
 	w.run(c)
-	eventually(t, "Stats says so", func() bool {
+	natstest.Eventually(t, "Stats says so", func() bool {
 		err := c.Stats().Degraded["teardown"]
 		return err != nil && strings.Contains(err.Error(), w.key("orphan")) && strings.Contains(err.Error(), finalizer)
 	})
@@ -241,5 +242,5 @@ func TestASweptObjectThatAFinalizerHoldsIsToldToo(t *testing.T) {
 		t.Error("a record was made")
 	}
 	w.finalized("orphan")
-	eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && w.liveMap("orphan") == nil })
+	natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 && w.liveMap("orphan") == nil })
 }

@@ -208,7 +208,7 @@ func (w *world) maps(opts ...kube.Option) *kube.Handle[*corev1.ConfigMap] {
 
 func (w *world) awaitSync(informer cache.SharedIndexInformer) {
 	w.t.Helper()
-	eventually(w.t, "the informer has synced", informer.HasSynced)
+	natstest.Eventually(w.t, "the informer has synced", informer.HasSynced)
 }
 
 func (w *world) configMap(name, value string) *corev1.ConfigMap {
@@ -378,11 +378,6 @@ func says(t testing.TB, err error, words ...string) {
 // patience is how long a test waits for what has to happen before it fails; it promises nothing about speed.
 const patience = 60 * time.Second
 
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	eventuallyWithin(t, patience, what, holds)
-}
-
 func eventuallyWithin(t testing.TB, patience time.Duration, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -469,7 +464,7 @@ func (w *world) install(resource schema.GroupVersionResource, crd *unstructured.
 	w.t.Helper()
 	_, err := w.dynamic.Resource(crds).Create(w.t.Context(), crd, metav1.CreateOptions{})
 	must(w.t, err)
-	eventually(w.t, "the custom resource is served", func() bool {
+	natstest.Eventually(w.t, "the custom resource is served", func() bool {
 		_, err := w.dynamic.Resource(resource).List(w.t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
@@ -515,5 +510,5 @@ func (w *world) policy(plural string, spec map[string]any, inEffect func() bool)
 		binding["validationActions"] = []any{"Deny"}
 	}
 	create(strings.TrimSuffix(plural, "policies")+"policybindings", kind+"Binding", binding)
-	eventually(w.t, "the policy is in effect", inEffect)
+	natstest.Eventually(w.t, "the policy is in effect", inEffect)
 }

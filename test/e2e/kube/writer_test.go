@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/kube"
+	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -69,7 +70,7 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 				r := w.run(c)
 				names := func(want string) {
 					t.Helper()
-					eventually(t, fmt.Sprintf("it names %q, and is %s", want, value.Load()), func() bool {
+					natstest.Eventually(t, fmt.Sprintf("it names %q, and is %s", want, value.Load()), func() bool {
 						m := w.liveMap("settings")
 						return m != nil && m.Annotations[entity.OwnerStatusBucketAnnotation] == want &&
 							m.Data["value"] == value.Load()
@@ -79,14 +80,14 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 					t.Helper()
 					before := c.Stats().Reconciles
 					c.Enqueue("home", controller.OperationManual)
-					eventually(t, "it is reconciled", func() bool {
+					natstest.Eventually(t, "it is reconciled", func() bool {
 						return c.Stats().Reconciles > before && c.Stats().Running == 0
 					})
 				}
 				calm := func() {
 					t.Helper()
 					m := w.liveMap("settings")
-					eventually(t, "the cache shows it", func() bool {
+					natstest.Eventually(t, "the cache shows it", func() bool {
 						cached, err := maps.Get(w.key("settings"))
 						return err == nil && cached.ResourceVersion == m.ResourceVersion
 					})
@@ -133,7 +134,7 @@ func TestAnObjectNamesTheControllerThatWroteIt(t *testing.T) {
 					return controller.Result{}, test.write(ctx, w, c, maps, "two")
 				}), append([]controller.Option{maps.Owns(controller.WithPrune())}, opts[1:]...)...)
 				w.run(c)
-				eventually(t, "the next process has reconciled it", func() bool {
+				natstest.Eventually(t, "the next process has reconciled it", func() bool {
 					return c.Stats().Reconciles > 0 && c.Stats().Running == 0
 				})
 				if n := w.requests.writes("configmaps") - sent; n != 0 {
@@ -167,7 +168,7 @@ func TestTwoControllersWithOneInstancePruneNothingOfEachOther(t *testing.T) {
 	}
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	for i, other := range []string{"status-b", "status-a"} {
-		eventually(t, "it holds what the other made, and says so", func() bool {
+		natstest.Eventually(t, "it holds what the other made, and says so", func() bool {
 			problem := both[i].Stats().Degraded["brake"]
 			return both[i].Stats().Brake.Pruned == 1 && problem != nil && strings.Contains(problem.Error(), other)
 		})

@@ -67,7 +67,7 @@ func TestEventOfAKumoriControllerWorksForBothKinds(t *testing.T) {
 		defer close(ended)
 		c.Run(1, stop, failed)
 	}()
-	eventually(t, "both events are there", func() bool {
+	natstest.Eventually(t, "both events are there", func() bool {
 		select {
 		case err := <-failed:
 			t.Fatal(err)

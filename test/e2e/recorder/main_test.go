@@ -113,18 +113,3 @@ func events(t *testing.T, clientset kubernetes.Interface, namespace string, abou
 	}
 	return list.Items
 }
-
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for !f() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain until %s", what)
-		case <-again.C:
-		}
-	}
-}

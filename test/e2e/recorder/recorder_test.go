@@ -84,7 +84,7 @@ func TestARepeatOfAnEventThatAgedOutIsANewEvent(t *testing.T) {
 	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(web, corev1.EventTypeNormal, "Synced", "done")
-	eventually(t, "the event is there", func() bool { return len(events(t, clientset, ns, web)) == 1 })
+	natstest.Eventually(t, "the event is there", func() bool { return len(events(t, clientset, ns, web)) == 1 })
 	name := events(t, clientset, ns, web)[0].Name
 	if err := clientset.CoreV1().Events(ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 	web := deployment(t, clientset, ns, "web")
 	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(clientset)})
 	rec.Event(web, corev1.EventTypeNormal, "Before", "done")
-	eventually(t, "the first event is there", func() bool { return rec.Stats().Kubernetes.Published == 1 })
+	natstest.Eventually(t, "the first event is there", func() bool { return rec.Stats().Kubernetes.Published == 1 })
 
 	srv.Kill()
 	const n = 200
@@ -151,7 +151,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 		about.Name = fmt.Sprint("web-", i)
 		rec.Event(about, corev1.EventTypeWarning, "Away", "done")
 	}
-	eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
+	natstest.Eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
 	if s := rec.Stats().Kubernetes; s.Recorded != n+1 || s.Published != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -159,7 +159,7 @@ func TestEventsWaitForAnAPIServerThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := time.Now()
-	eventually(t, "all events are there", func() bool { return rec.Stats().Kubernetes.Published == n+1 })
+	natstest.Eventually(t, "all events are there", func() bool { return rec.Stats().Kubernetes.Published == n+1 })
 	t.Logf("all %d events arrived %v after the server was ready", n, time.Since(back))
 	if s := rec.Stats().Kubernetes; s.Failed != 0 || s.Dropped != 0 {
 		t.Errorf("%+v", s)
@@ -190,11 +190,11 @@ func TestNoEventOfAnOrdinaryUserIsLostWhenTheAPIServerRestarts(t *testing.T) {
 			rec.Event(about, corev1.EventTypeWarning, "Away", "done")
 		}
 		sent += perRound
-		eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
+		natstest.Eventually(t, "the recorder met the server's absence", func() bool { return rec.Err() != nil })
 		if err := srv.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "all events were tried", func() bool {
+		natstest.Eventually(t, "all events were tried", func() bool {
 			s := rec.Stats().Kubernetes
 			return s.Published+s.Failed+s.Dropped == sent
 		})
@@ -238,7 +238,7 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 	web := deployment(t, admin, ns, "web")
 	rec := newRecorder(t, recorder.Config{Kubernetes: kuberecorder.New(client(t, shared.ConfigFor("rita")))})
 	rec.Event(web, corev1.EventTypeNormal, "Refused", "done")
-	eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
+	natstest.Eventually(t, "the event was refused", func() bool { return rec.Stats().Kubernetes.Failed == 1 })
 	err := rec.Err()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"rita" cannot create resource "events"`) ||
 		!strings.Contains(err.Error(), `Deployment "web"`) {
@@ -247,7 +247,7 @@ func TestAMissingRightIsNamedAndHealsWhenItIsGranted(t *testing.T) {
 
 	grantEvents(t, admin, ns, "rita")
 	refused := 1
-	eventually(t, "an event is there", func() bool {
+	natstest.Eventually(t, "an event is there", func() bool {
 		refused++
 		rec.Event(web, corev1.EventTypeNormal, fmt.Sprint("Tried", refused), "done")
 		return len(events(t, admin, ns, web)) > 0

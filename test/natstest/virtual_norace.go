@@ -1,5 +1,0 @@
-//go:build !race
-
-package natstest
-
-func oneProcessor() (restore func()) { return func() {} }
