@@ -94,36 +94,6 @@ func TestTheCascadeDeletesWhatItSaw(t *testing.T) {
 	})
 }
 
-// TestTheAnchorWaitsForWhatIsNotGoneYet: a delete that was accepted is not yet a secondary that is gone.
-func TestTheAnchorWaitsForWhatIsNotGoneYet(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites, pages := w.sites(), &hooked{Client: w.pages()}
-		ctx := t.Context()
-		var letGo atomic.Bool
-		asked := make(chan struct{}, 1000)
-		pages.onDelete = func(_ string, remove func() error) error {
-			asked <- struct{}{}
-			if !letGo.Load() {
-				return nil // accepted, and not done, as with a finalizer
-			}
-			return remove()
-		}
-		c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(ctx, siteWithPages("home", 1)))
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		must(t, sites.Delete(ctx, "home"))
-		natstest.Eventually(t, "it is asked for again and again", func() bool { return len(asked) >= 3 })
-		if noRecord(t, sites, "home")() {
-			t.Fatal("the anchor went before the page did")
-		}
-		letGo.Store(true)
-		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
-	})
-}
-
 // orphaning is a site that asks to leave what it owned.
 func orphaning(name string, pages int, title string) *site {
 	s := siteWithPages(name, pages)

@@ -50,29 +50,6 @@ func TestPanicInTheReconcilerIsAnErrorOfThatKeyAlone(t *testing.T) {
 	})
 }
 
-func TestPanicInTheReconcilerOfATeardownKeepsItOwed(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
-			if seen.with(req.Key, OperationDelete) == 1 {
-				panic("tick tack")
-			}
-			return Result{}, nil
-		}), WithBackoff(time.Millisecond, time.Millisecond))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
-		must(t, sites.Delete(t.Context(), "home"))
-		natstest.Eventually(t, "the teardown is finished", func() bool { return c.Stats().TornDown == 1 })
-		if n := seen.with("home", OperationDelete); n != 2 {
-			t.Errorf("%d teardowns, want one that panicked and one that did not: %v", n, seen.of("home"))
-		}
-	})
-}
-
 func TestPanicInAMapperIsRetriedAndLosesNoEvent(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

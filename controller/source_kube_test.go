@@ -38,11 +38,17 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{FakeControllerSource: server, informer: informer}
 }
 
+// errPanics has the deleter panic instead.
+var errPanics = errors.New("tick tack")
+
 // Delete implements Deleter.
 func (c *cluster) Delete(_ context.Context, obj metav1.Object) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deletes = append(c.deletes, obj)
+	if errors.Is(c.refuse, errPanics) {
+		panic(c.refuse)
+	}
 	if c.refuse != nil {
 		return c.refuse
 	}
@@ -262,6 +268,7 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"error": errors.New("the API server is unwell"),
+		"panic": errPanics,
 		"conflict": apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "settings",
 			errors.New("the precondition failed")),
 	} {
@@ -297,31 +304,6 @@ func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestADeleterThatPanicsIsAskedAgain(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		k := newCluster(t)
-		var asked atomic.Int32
-		var seen calls
-		c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer,
-			WithDeleter(DeleterFunc(func(ctx context.Context, obj metav1.Object) error {
-				if asked.Add(1) <= 2 {
-					panic("tick tack")
-				}
-				err := k.Delete(ctx, obj)
-				time.Sleep(time.Second) // until the cache shows it, else it is asked once more
-				return err
-			}))))
-		k.Add(w.ownedMap("settings", "home"))
-		natstest.Eventually(t, "it is in the cache", func() bool { return k.has("settings") })
-		must(t, sites.Delete(t.Context(), "home"))
-		natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
-		if asked.Load() != 3 || k.has("settings") {
-			t.Errorf("asked %d times, the object is there: %v; want 3 and false", asked.Load(), k.has("settings"))
-		}
-	})
 }
 
 // TestAnObjectThatIsGoneAlreadyIsDeleted: the deleter says IsNotFound, and the cache follows later.

@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,7 +21,7 @@ func (r *results) with(op Operation) (list []ReconcileResult) {
 }
 
 // TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld, by a finalizer for instance: it has done its
-// part. A delete that is asked for is another one.
+// part, and the anchor waits. A delete that is asked for is another one.
 func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -61,6 +59,9 @@ func TestAReconcilerThatCleanedUpIsNotCalledAgainWhileSomethingIsHeld(t *testing
 		}
 		if n := c.Stats().Failing; n != 0 {
 			t.Errorf("%d failing, want none: it waits", n)
+		}
+		if noRecord(t, sites, "home")() {
+			t.Error("the anchor went before the page did")
 		}
 		c.Enqueue("home", OperationDelete)
 		natstest.Eventually(t, "it is called for a delete that is asked for", func() bool {
@@ -109,36 +110,6 @@ func TestALeaderThatCannotBeAskedIsNoAttempt(t *testing.T) {
 		natstest.Eventually(t, "it is reconciled then", func() bool { return len(told.with(OperationDelete)) > 0 })
 		if n := seen.count("nobody"); n != 1 || told.with(OperationDelete)[0].Err != nil {
 			t.Errorf("called %d times, told %+v; want one success", n, told.with(OperationDelete))
-		}
-	})
-}
-
-// TestATeardownThatEndsEarlyIsReported: the reconciler was called, and did not fail, and then the document was there
-// again.
-func TestATeardownThatEndsEarlyIsReported(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		other, sites := w.away().sites(), w.sites()
-		ctx := t.Context()
-		var told results
-		again := sync.OnceFunc(func() { must(t, other.Create(ctx, newSite("home", "again"))) })
-		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-			if req.Operations.Has(OperationDelete) {
-				again()
-			}
-			return Result{}, nil
-		}), WithResyncInterval(0), WithOnResult(told.add))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(ctx, newSite("home", "one")))
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		must(t, sites.Delete(ctx, "home"))
-		natstest.Eventually(t, "the attempt is reported", func() bool { return len(told.with(OperationDelete)) > 0 })
-		if r := told.with(OperationDelete)[0]; r.Err != nil || r.Attempt != 1 || r.NextDue.IsZero() {
-			t.Errorf("told %+v, want a success that is looked at again", r)
-		}
-		if noRecord(t, sites, "home")() || c.Stats().TornDown != 0 {
-			t.Error("it was torn down")
 		}
 	})
 }

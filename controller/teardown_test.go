@@ -92,7 +92,8 @@ func TestADeleteMissedWhileDownIsTornDown(t *testing.T) {
 }
 
 // TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns puts it at each moment of the teardown in which nothing was
-// deleted yet: nothing is, the anchor stays, and the key is reconciled as Put.
+// deleted yet: nothing is, the anchor stays, and the key is reconciled as Put. If the reconciler was called for the
+// delete, that is reported.
 func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 	for _, moment := range []string{"before the reconciler", "in the reconciler", "at its end"} {
 		t.Run(moment, func(t *testing.T) {
@@ -103,6 +104,7 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 				ctx := t.Context()
 				again := sync.OnceFunc(func() { must(t, other.Create(ctx, siteWithPages("home", 1))) })
 				var seen calls
+				var told results
 				work := pagesOf(sites, pages)
 				busy, release := make(chan struct{}), make(chan struct{})
 				c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
@@ -122,7 +124,7 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 						again()
 					}
 					return Result{}, err
-				}), Owns(pages))
+				}), Owns(pages), WithOnResult(told.add))
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(ctx, siteWithPages("home", 1)))
@@ -156,6 +158,15 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 				}
 				if stats := c.Stats(); stats.TornDown+stats.Cascaded > 0 {
 					t.Errorf("torn down %d, cascaded %d, want nothing", stats.TornDown, stats.Cascaded)
+				}
+				attempts := told.with(OperationDelete)
+				if len(attempts) != seen.with("home", OperationDelete) {
+					t.Errorf("told of %d attempts, called for %v", len(attempts), seen.of("home"))
+				}
+				for _, r := range attempts {
+					if r.Err != nil || r.Attempt != 1 || r.NextDue.IsZero() {
+						t.Errorf("told %+v, want a success that is looked at again", r)
+					}
 				}
 			})
 		})
@@ -224,25 +235,6 @@ func TestADocumentPutAgainDuringTheCascadeGetsItsOwn(t *testing.T) {
 	}
 }
 
-func TestAPurgeIsToldFromADelete(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		ctx := t.Context()
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(ctx, newSite("home", "one")))
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		must(t, sites.Delete(ctx, "home", entity.Purge()))
-		natstest.Eventually(t, "it is torn down", noRecord(t, sites, "home"))
-		if seen.with("home", OperationPurge) != 1 || seen.with("home", OperationDelete) != 0 {
-			t.Errorf("reconciled with %v, want Purge", seen.of("home"))
-		}
-	})
-}
-
 // TestAFailingTeardownKeepsTheAnchor until the reconciler succeeds, with the operation given back.
 func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -254,8 +246,11 @@ func TestAFailingTeardownKeepsTheAnchor(t *testing.T) {
 		work := pagesOf(sites, pages)
 		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
 			if req.Operations.Has(OperationDelete) && !healed.Load() {
-				if seen.with("home", OperationDelete)%2 == 0 {
+				switch seen.with("home", OperationDelete) % 3 {
+				case 0:
 					return Result{RequeueAfter: time.Millisecond}, nil // not finished yet
+				case 1:
+					panic("tick tack")
 				}
 				return Result{}, errors.New("not now")
 			}
