@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -95,52 +93,6 @@ func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
 		g.leave <- nil
 		if reported > 1 { // one hand-out in eight takes the oldest
 			t.Errorf("%d invalid documents went before the valid one", reported)
-		}
-	})
-}
-
-func TestNothingStarvesUnderConstantLiveLoad(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		const cold = 6
-		for n := range cold {
-			must(t, sites.Create(t.Context(), newSite(fmt.Sprintf("cold-%d", n), "one")))
-		}
-		hot := []string{"hot-0", "hot-1", "hot-2"}
-		var c *Controller[*site]
-		var waited []int // how many hot ones ran before each cold one since the last
-		var run int
-		var done atomic.Bool
-		c, err := New("sites", sites, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-			if len(waited) == cold {
-				done.Store(true)
-				return Result{}, nil
-			}
-			for _, key := range hot { // live changes never end
-				c.Enqueue(key, OperationPut)
-			}
-			if slices.Contains(hot, req.Key) {
-				run++
-				return Result{}, nil
-			}
-			waited = append(waited, run)
-			run = 0
-			return Result{}, nil
-		}), WithoutTeardown()) // without records nothing but the queue decides the order
-		must(t, err)
-		c.Enqueue(hot[0], OperationPut)
-		w.run(c)
-		natstest.Eventually(t, "every key of the initial list ran", done.Load)
-		idle(t, c)
-		for n, hot := range waited {
-			// When the load begins hot keys are the oldest once each, and so may be an eighth hand-out.
-			if most := 2*queue.OldestEvery + len(waited); hot > most {
-				t.Errorf("cold key %d waited behind %d live ones, want at most %d", n, hot, most)
-			}
-			if n > 0 && hot < queue.OldestEvery-1 {
-				t.Errorf("only %d live ones ran before cold key %d, want at least %d", hot, n, queue.OldestEvery-1)
-			}
 		}
 	})
 }

@@ -115,44 +115,39 @@ func TestASecondaryThatChangesWithEachReconcileIsToldAndSlowedDownUntilSomebodyE
 	})
 }
 
-func TestAReconcileThatWritesItsOwnSpecIsToldAndSlowedDown(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var told events
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-			return Result{}, sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, seen.count(req.Key)))
-		}), WithEventRecorder(&told))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, `spec.pages of Site "home"`) {
-			t.Errorf("the event says %q, want the object and the path", loop.message)
-		}
-	})
-}
-
-func TestARequeueWithoutAPauseIsToldAndSlowedDown(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var told events
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
-			return Result{RequeueAfter: 1}, nil
-		}), WithEventRecorder(&told))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, "RequeueAfter") {
-			t.Errorf("the event says %q, want what asks for it", loop.message)
-		}
-		c.Enqueue("home", OperationManual)
-		natstest.Eventually(t, "a request by hand is reconciled at once", func() bool {
-			return seen.with("home", OperationManual) == 1
+// TestAReconcileThatWakesItselfIsToldAndSlowedDown, and reconciles at once what somebody asks for.
+func TestAReconcileThatWakesItselfIsToldAndSlowedDown(t *testing.T) {
+	type reconcile = func(*entity.Client[*site], *calls) ReconcilerFunc
+	for says, reconcile := range map[string]reconcile{
+		`spec.pages of Site "home"`: func(sites *entity.Client[*site], seen *calls) ReconcilerFunc {
+			return func(ctx context.Context, req Request) (Result, error) {
+				return Result{}, sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, seen.count(req.Key)))
+			}
+		},
+		"RequeueAfter": func(*entity.Client[*site], *calls) ReconcilerFunc {
+			return func(context.Context, Request) (Result, error) { return Result{RequeueAfter: 1}, nil }
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				var told events
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(reconcile(sites, &seen)), WithEventRecorder(&told))
+				must(t, err)
+				w.run(c)
+				must(t, sites.Create(t.Context(), newSite("home", "one")))
+				if loop := slowed(t, &told, &seen, c); !strings.Contains(loop.message, says) {
+					t.Errorf("the event says %q, want what wakes it", loop.message)
+				}
+				c.Enqueue("home", OperationManual)
+				natstest.Eventually(t, "a request by hand is reconciled at once", func() bool {
+					return seen.with("home", OperationManual) == 1
+				})
+			})
 		})
-	})
+	}
 }
 
 // TestTheControllerOfASecondaryIsSomebodyElse: it writes the status as often as it likes, and the owner hears of each.
@@ -195,35 +190,6 @@ func TestTheControllerOfASecondaryIsSomebodyElse(t *testing.T) {
 		})
 		if loops := told.with("ReconcileLoop"); len(loops) != 0 {
 			t.Errorf("told %v, though another controller is in it", loops)
-		}
-	})
-}
-
-// TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown.
-func TestAReconcileThatMakesOneSecondaryAfterAnotherIsNotSlowedDown(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites, pages := w.sites(), w.pages()
-		var told events
-		var seen calls
-		const all = 60
-		c, err := New("sites", sites, seen.reconciler(func(ctx context.Context, req Request) (Result, error) {
-			owned, err := pages.Lister().OwnedBy("Site", req.Key)
-			if err != nil || len(owned) == all {
-				return Result{}, err
-			}
-			_, err = CreateOrUpdate(ctx, pages, newPage(fmt.Sprint("page-", len(owned)), ""), func(*page) error { return nil })
-			return Result{}, err
-		}), Owns(pages), WithEventRecorder(&told))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "all pages are there", func() bool {
-			owned, err := pages.Lister().OwnedBy("Site", "home")
-			return err == nil && len(owned) == all
-		})
-		if n := c.Stats().Loops; n != 0 || len(told.with("ReconcileLoop")) != 0 {
-			t.Errorf("%d loops", n)
 		}
 	})
 }
