@@ -102,20 +102,6 @@ func TestTheRecordsFieldNamesArePinned(t *testing.T) {
 	})
 }
 
-// limitRecords makes the server refuse records larger than this; 0 takes all.
-func (w *world) limitRecords(bytes int32) {
-	w.t.Helper()
-	stream, err := w.js.Stream(w.t.Context(), "KV_sites-status")
-	must(w.t, err)
-	cfg := stream.CachedInfo().Config
-	cfg.MaxMsgSize = bytes
-	if bytes == 0 {
-		cfg.MaxMsgSize = -1
-	}
-	_, err = w.js.UpdateStream(w.t.Context(), cfg)
-	must(w.t, err)
-}
-
 // TestNoReconcileWithoutARecord has the server refuse the records of some keys: those are not reconciled, the trouble
 // is told, others go on, and once records can be written none is lost.
 func TestNoReconcileWithoutARecord(t *testing.T) {
@@ -134,7 +120,7 @@ func TestNoReconcileWithoutARecord(t *testing.T) {
 				}
 			}))
 		must(t, err)
-		w.limitRecords(4000)
+		w.limitMessages("sites-status", 4000)
 		w.run(c)
 		must(t, sites.Create(ctx, newSite("live", large)))
 		natstest.Eventually(t, "both keys were tried several times", func() bool { return c.Stats().RecordErrors > 5 })
@@ -147,7 +133,7 @@ func TestNoReconcileWithoutARecord(t *testing.T) {
 		if n := seen.count("early") + seen.count("live"); n > 0 {
 			t.Errorf("%d reconciles without a record", n)
 		}
-		w.limitRecords(0)
+		w.limitMessages("sites-status", -1)
 		natstest.Eventually(t, "none is lost", func() bool { return seen.count("early") > 0 && seen.count("live") > 0 })
 		natstest.Eventually(t, "the records work again", func() bool { return !degradedNow(c, "records")() })
 	})

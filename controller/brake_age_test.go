@@ -13,17 +13,6 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// limitAge makes the bucket of the sites drop what is older, from now on; 0 for no limit.
-func (w *world) limitAge(age time.Duration) {
-	w.t.Helper()
-	stream, err := w.js.Stream(w.t.Context(), "KV_sites")
-	must(w.t, err)
-	cfg := stream.CachedInfo().Config
-	cfg.MaxAge, cfg.Duplicates = age, 0
-	_, err = w.js.UpdateStream(w.t.Context(), cfg)
-	must(w.t, err)
-}
-
 // withRollup makes a bucket in which the server leaves markers of what expires.
 func withRollup(c *entity.Config) { c.AllowRollup = true }
 

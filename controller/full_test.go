@@ -11,17 +11,36 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// limitBytes sets max_bytes of a bucket; -1 for no limit.
-func (w *world) limitBytes(bucket string, bytes int64) {
+// limit changes the limits of a bucket.
+func (w *world) limit(bucket string, change func(*jetstream.StreamConfig)) {
 	w.t.Helper()
 	stream, err := w.js.Stream(w.t.Context(), "KV_"+bucket)
 	must(w.t, err)
 	cfg := stream.CachedInfo().Config
-	cfg.MaxBytes = bytes
+	change(&cfg)
 	_, err = w.js.UpdateStream(w.t.Context(), cfg)
 	must(w.t, err)
+}
+
+// limitBytes sets max_bytes of a bucket; -1 for no limit.
+func (w *world) limitBytes(bucket string, bytes int64) {
+	w.t.Helper()
+	w.limit(bucket, func(cfg *jetstream.StreamConfig) { cfg.MaxBytes = bytes })
+}
+
+// limitMessages sets max_msg_size of a bucket; -1 for no limit.
+func (w *world) limitMessages(bucket string, bytes int32) {
+	w.t.Helper()
+	w.limit(bucket, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = bytes })
+}
+
+// limitAge sets max_age of the documents; 0 for no limit.
+func (w *world) limitAge(age time.Duration) {
+	w.t.Helper()
+	w.limit("sites", func(cfg *jetstream.StreamConfig) { cfg.MaxAge, cfg.Duplicates = age, 0 })
 }
 
 // TestAFullBucketCostsItsOwnKeysOnly: each refused write held a worker for ten seconds.
@@ -67,64 +86,43 @@ func TestAFullBucketCostsItsOwnKeysOnly(t *testing.T) {
 	})
 }
 
-// TestAStatusBucketThatTakesNoRecordIsDegraded: that a record is too large for it is not the fault of one key.
+// TestAStatusBucketThatTakesNoRecordIsDegraded with the reason, until it takes them: that it is full, or that a record
+// is too large for it, is not the fault of one key.
 func TestAStatusBucketThatTakesNoRecordIsDegraded(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		c, err := New("sites", sites, (&calls{}).reconciler(nil), WithLeaseTiming(longLease))
-		must(t, err)
-		w.run(c)
-		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
-		stream, err := w.js.Stream(t.Context(), "KV_sites-status")
-		must(t, err)
-		cfg := stream.CachedInfo().Config
-		cfg.MaxMsgSize = 100
-		_, err = w.js.UpdateStream(t.Context(), cfg)
-		must(t, err)
-		must(t, sites.Create(t.Context(), newSite("home", "")))
-		natstest.Eventually(t, "records are degraded", func() bool {
-			for _, reason := range c.Stats().Degraded {
-				if errors.Is(reason, entity.ErrRefused) && strings.Contains(reason.Error(), "max_msg_size") {
-					return true
+	for says, test := range map[string]struct {
+		err   error
+		limit func(w *world, n int)
+	}{
+		"max_msg_size": {entity.ErrRefused, func(w *world, n int) { w.limitMessages("sites-status", int32(n)) }},
+		"max_bytes":    {entity.ErrFull, func(w *world, n int) { w.limitBytes("sites-status", int64(n)) }},
+	} {
+		t.Run(says, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites := w.sites()
+				var seen calls
+				c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
+				must(t, err)
+				w.run(c)
+				must(t, sites.Create(t.Context(), newSite("before", "")))
+				eventuallyReason(t, sites, "before", entity.ReasonSynced)
+				test.limit(w, 100)
+				must(t, sites.Create(t.Context(), newSite("home", "")))
+				natstest.Eventually(t, "records are degraded", func() bool {
+					for _, reason := range c.Stats().Degraded {
+						if errors.Is(reason, test.err) && strings.Contains(reason.Error(), says) {
+							return true
+						}
+					}
+					return false
+				})
+				if n := seen.count("home"); n != 0 {
+					t.Errorf("it was reconciled %d times without an anchor", n)
 				}
-			}
-			return false
+				test.limit(w, -1)
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
+				natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
+			})
 		})
-		cfg.MaxMsgSize = -1
-		_, err = w.js.UpdateStream(t.Context(), cfg)
-		must(t, err)
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
-	})
-}
-
-// TestAFullStatusBucketIsDegraded with the reason, until there is room again.
-func TestAFullStatusBucketIsDegraded(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil), WithLeaseTiming(longLease))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("before", "")))
-		eventuallyReason(t, sites, "before", entity.ReasonSynced)
-		w.limitBytes("sites-status", 10)
-		must(t, sites.Create(t.Context(), newSite("home", "")))
-		natstest.Eventually(t, "records are degraded", func() bool {
-			for _, reason := range c.Stats().Degraded {
-				if errors.Is(reason, entity.ErrFull) && strings.Contains(reason.Error(), "max_bytes") {
-					return true
-				}
-			}
-			return false
-		})
-		if n := seen.count("home"); n != 0 {
-			t.Errorf("it was reconciled %d times without an anchor", n)
-		}
-		w.limitBytes("sites-status", -1)
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		natstest.Eventually(t, "all is well", func() bool { return len(c.Stats().Degraded) == 0 })
-	})
+	}
 }

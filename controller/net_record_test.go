@@ -110,10 +110,10 @@ func TestALostAnchorIsRestoredOnceItCanBeWritten(t *testing.T) {
 		must(t, sites.Patch(ctx, "home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`)))
 		eventuallyReason(t, sites, "home", entity.ReasonSuspended)
 
-		w.limitRecords(4000)
+		w.limitMessages("sites-status", 4000)
 		must(t, w.kv("sites-status").Delete(ctx, "home"))
 		natstest.Eventually(t, "the record cannot be written", func() bool { return c.Stats().RecordErrors > 2 })
-		w.limitRecords(0)
+		w.limitMessages("sites-status", -1)
 		natstest.Eventually(t, "the anchor is there again", func() bool {
 			record, err := sites.Record(ctx, "home")
 			return err == nil && record.Anchor() && len(record.LastDocument) > 8000

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -11,8 +10,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-// TestAnOutcomeThatCannotBeWrittenIsWrittenLater, a terminal one too, and does not count as a failed attempt of the
-// reconciler.
+// TestAnOutcomeThatCannotBeWrittenIsWrittenLater with the status, a terminal one too, and does not count as a failed
+// attempt of the reconciler.
 func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	for reason, outcome := range map[string]error{entity.ReasonSynced: nil,
 		entity.ReasonTerminal: TerminalError(errors.New("bad"))} {
@@ -22,11 +21,12 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 				sites := w.sites()
 				var once atomic.Bool
 				var most atomic.Int64
-				c, err := New("sites", sites, ReconcilerFunc(func(context.Context, Request) (Result, error) {
+				note := func() string { return "seen" }
+				c, err := New("sites", sites, settingNote(sites, note, func() error {
 					if once.CompareAndSwap(false, true) {
-						w.limitRecords(10)
+						w.limitMessages("sites-status", 10)
 					}
-					return Result{}, outcome
+					return outcome
 				}), WithResyncInterval(0), WithBackoff(time.Millisecond,
 					10*time.Millisecond), WithOnResult(func(r ReconcileResult) {
 					most.Store(max(most.Load(), int64(r.Attempt)))
@@ -37,8 +37,11 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 				natstest.Eventually(t, "the outcome was refused some times", func() bool {
 					return c.Stats().RecordErrors > 3
 				})
-				w.limitRecords(-1)
+				w.limitMessages("sites-status", -1)
 				eventuallyReason(t, sites, "home", reason)
+				if s, err := sites.Get(t.Context(), "home"); err != nil || s.Status.Note != "seen" {
+					t.Errorf("its status is %+v, %v", s, err)
+				}
 				if n := most.Load(); n != 1 {
 					t.Errorf("attempt %d was reported, but none failed that another would follow", n)
 				}

@@ -189,24 +189,6 @@ func TestAReconcileThatIsNotDoneOrSaysNothingPrunesNothing(t *testing.T) {
 	}
 }
 
-// TestAPrimaryThatKeepsWhatItOwnsIsNotPruned.
-func TestAPrimaryThatKeepsWhatItOwnsIsNotPruned(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		p := newPruned(t)
-		s := newSite("home", "a")
-		s.Annotations = map[string]string{entity.DeletionPolicyAnnotation: entity.DeletionPolicyOrphan}
-		must(t, p.sites.Create(t.Context(), s))
-		p.eventuallyPages("it has its page", "home.a")
-		p.retitle("home", "b")
-		p.eventuallyPages("it has both", "home.a", "home.b")
-		p.reconciled("home")
-		p.resync("home")
-		if names := p.names(); len(names) != 2 {
-			t.Errorf("left are %v", names)
-		}
-	})
-}
-
 // TestAControllerWithOtherNamesWaitsForARelease: a new version renames the pages of all sites.
 func TestAControllerWithOtherNamesWaitsForARelease(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -316,17 +298,6 @@ func TestAPruneThatIsRefusedIsTheReconcilesError(t *testing.T) {
 	})
 }
 
-// limitMessages sets the size of the messages that a bucket takes; -1 for no limit.
-func (p *pruned) limitMessages(bucket string, bytes int32) {
-	p.t.Helper()
-	stream, err := p.js.Stream(p.t.Context(), "KV_"+bucket)
-	must(p.t, err)
-	cfg := stream.CachedInfo().Config
-	cfg.MaxMsgSize = bytes
-	_, err = p.js.UpdateStream(p.t.Context(), cfg)
-	must(p.t, err)
-}
-
 func TestPruneIsForWhatIsOwnedAndCanBeDeleted(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -344,37 +315,6 @@ func TestPruneIsForWhatIsOwnedAndCanBeDeleted(t *testing.T) {
 		_, err := New("sites", sites, nothing, Owns(pages, WithPrune()), WithoutTeardown())
 		if err == nil || !strings.Contains(err.Error(), "WithPrune would do nothing with WithoutTeardown()") {
 			t.Errorf("got %v", err)
-		}
-	})
-}
-
-// TestPrunesOfTwoTermsCountTogether: the process loses its lease for a moment between them.
-func TestPrunesOfTwoTermsCountTogether(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		const sites, each = 20, 9
-		p := newPruned(t, slowRenewal, WithResyncInterval(0))
-		name := func(i int) string { return fmt.Sprintf("site%02d", i) }
-		for i := range sites {
-			must(t, p.sites.Create(t.Context(), newSite(name(i), "a")))
-		}
-		natstest.Eventually(t, "all have their pages", func() bool { return len(p.names()) == sites })
-		for i := range sites {
-			p.reconciled(name(i))
-		}
-		for i := range each {
-			p.retitle(name(i), "b")
-		}
-		natstest.Eventually(t, "the first ones lose theirs", func() bool { return p.c.Stats().Pruned == each })
-		p.leaseTo("another", 5*time.Minute)
-		natstest.Eventually(t, "it does not lead", func() bool { return !p.c.Stats().Leading })
-		p.leaseTo("", time.Second)
-		natstest.Eventually(t, "it leads again", func() bool { return p.c.Stats().Leading })
-		for i := range each {
-			p.retitle(name(each+i), "b")
-		}
-		natstest.Eventually(t, "the brake holds the others", func() bool { return p.c.Stats().Brake.Pruned == each })
-		if s := p.c.Stats(); s.Pruned != each || !strings.Contains(s.Brake.Reason, "18 of 20 primaries") {
-			t.Errorf("pruned %d, brake %+v", s.Pruned, s.Brake)
 		}
 	})
 }

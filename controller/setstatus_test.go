@@ -178,32 +178,6 @@ func TestSetStatusOfWhatWasReadLive(t *testing.T) {
 	})
 }
 
-// TestSetStatusThatCannotBeWrittenIsSetAgain has the server refuse records for a while after the reconcile.
-func TestSetStatusThatCannotBeWrittenIsSetAgain(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var once atomic.Bool
-		c, err := New("sites", sites, settingNote(sites, func() string { return "seen" }, func() error {
-			if once.CompareAndSwap(false, true) {
-				w.limitRecords(10)
-			}
-			return nil
-		}), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond))
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "the outcome was refused some times", func() bool { return c.Stats().RecordErrors > 3 })
-		w.limitRecords(-1)
-		eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		s, err := sites.Get(t.Context(), "home")
-		must(t, err)
-		if s.Status.Note != "seen" {
-			t.Errorf("reconciled, with status %+v", s.Status)
-		}
-	})
-}
-
 // TestSetStatusWhereNothingIsRecordedWritesAtOnce is about controllers without teardown, and reconciles of a delete.
 func TestSetStatusWhereNothingIsRecordedWritesAtOnce(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
