@@ -3,7 +3,6 @@ package controller
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -53,20 +52,4 @@ func TestAReservedKeyThatDoesNotDecodeIsReportedAndDecidedSafely(t *testing.T) {
 			})
 		})
 	}
-	t.Run(record.KeyLease, func(t *testing.T) {
-		natstest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			sites := w.sites()
-			w.put("sites-status", record.KeyLease, "mine")
-			c, err := New("sites", sites, new(calls).reconciler(nil),
-				WithLeaseTiming(LeaseTiming{Duration: 3 * time.Second, RenewDeadline: time.Second,
-					RetryPeriod: 100 * time.Millisecond}))
-			must(t, err)
-			w.run(c)
-			natstest.Eventually(t, "it is reported", func() bool { return degraded(c, record.KeyLease) })
-			must(t, w.kv("sites-status").Delete(t.Context(), record.KeyLease))
-			natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
-			natstest.Eventually(t, "nothing is wrong any more", func() bool { return len(c.Stats().Degraded) == 0 })
-		})
-	})
 }

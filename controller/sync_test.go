@@ -154,22 +154,6 @@ func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {
 	})
 }
 
-func TestStatusBucketOfAnotherControllerFailsRunByName(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		first, err := New("first", sites, noReconciler)
-		must(t, err)
-		r := w.run(first)
-		natstest.Eventually(t, "the first leads", func() bool { return first.Stats().Leading })
-		r.halt()
-		second, err := New("second", sites, noReconciler)
-		must(t, err)
-		says(t, w.run(second).failed(), `controller "second"`, "sites-status", `belongs to controller "first"`,
-			"another StatusBucket")
-	})
-}
-
 func TestCancelDuringTheSyncIsNoError(t *testing.T) {
 	reason := errors.New("the operator said so")
 	for _, test := range []struct {
@@ -355,33 +339,5 @@ func TestSourceThatFailsLaterDegradesAndTheRestGoesOn(t *testing.T) {
 			}
 			return last.source == name && last.err == nil
 		})
-	})
-}
-
-func TestControllersShareACacheAndStopApart(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		other := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "sites-status-of-another" })
-		var seen, seenByOther calls
-		first, err := New("first", sites, seen.reconciler(nil), WithoutTeardown())
-		must(t, err)
-		second, err := New("second", sites, seenByOther.reconciler(nil))
-		must(t, err)
-		third, err := New("third", other, noReconciler)
-		must(t, err)
-		r := w.run(first)
-		w.run(second)
-		w.run(third)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "both see it", func() bool {
-			return seen.count("home") == 1 && seenByOther.count("home") == 1
-		})
-		r.halt()
-		must(t, sites.Patch(t.Context(), "home", []byte(`{"spec":{"pages":1}}`)))
-		natstest.Eventually(t, "the one that is left goes on", func() bool { return seenByOther.count("home") == 2 })
-		if n := seen.count("home"); n != 1 {
-			t.Errorf("the one that stopped reconciled %d times, want once", n)
-		}
 	})
 }

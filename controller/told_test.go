@@ -24,7 +24,8 @@ func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		sites, events := w.sites(), record.NewFakeRecorder(10)
-		c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
+		c, err := New("sites", sites, new(calls).reconciler(nil), WithResyncInterval(0),
+			WithEventRecorder(butLease{events}))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
@@ -51,6 +52,9 @@ func TestRecordConditionAndEventSayWhereADocumentIsInvalid(t *testing.T) {
 			}
 			message := condition(t, sites, key).Message
 			event := receive(t, "an event", events.Events)
+			if !strings.Contains(event, entity.ReasonInvalid) {
+				t.Errorf("event %q, want one about %s", event, entity.ReasonInvalid)
+			}
 			for what, text := range map[string]string{"condition": message, "event": event, "reason": rec.Invalid.Reason} {
 				if strings.Contains(text, "SECRET") || !strings.Contains(text, "line 3, column 14") {
 					t.Errorf("%s of %s: %s", what, key, text)
@@ -218,21 +222,5 @@ func TestATeardownThatFailsIsToldInTheRecord(t *testing.T) {
 		letGo.Store(true)
 		c.Enqueue("home", OperationDelete)
 		natstest.Eventually(t, "it is gone", func() bool { return entity.WaitDeleted(ctx, away, "home") == nil })
-	})
-}
-
-// TestWhatABrakeHoldsIsToldToWhoWaitsForItsEnd.
-func TestWhatABrakeHoldsIsToldToWhoWaitsForItsEnd(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		m := w.filled()
-		w.emptied("sites")
-		m.holds(many)
-		natstest.Eventually(t, "the wait tells of the brake", func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			err := entity.WaitDeleted(ctx, w.away().sites(), siteName(0))
-			return err != nil && strings.Contains(err.Error(), "the brake of its controller holds deletes back")
-		})
 	})
 }

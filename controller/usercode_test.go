@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -38,25 +37,6 @@ func TestALastKnownDocumentIsTheDocumentAsItWas(t *testing.T) {
 		got := receive(t, "the last known document", last)
 		if got.ResourceVersion != want.ResourceVersion || len(got.Annotations) > 0 || got.Spec != want.Spec {
 			t.Errorf("%+v, want %+v", got, want)
-		}
-	})
-}
-
-// TestAnInvalidDocumentIsAnEvent, also where it never was valid.
-func TestAnInvalidDocumentIsAnEvent(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		events := record.NewFakeRecorder(10)
-		c, err := New("sites", w.sites(), new(calls).reconciler(nil), WithResyncInterval(0), WithEventRecorder(butLease{events}))
-		must(t, err)
-		w.run(c)
-		w.put("sites", "home", `{}`)
-		natstest.Eventually(t, "it is reconciled", func() bool { return c.Stats().Reconciles == 1 })
-		for _, key := range []string{"home", "never-good"} {
-			w.put("sites", key, `{`)
-			if event := receive(t, "an event", events.Events); !strings.Contains(event, entity.ReasonInvalid) {
-				t.Errorf("event %q, want one about %s", event, entity.ReasonInvalid)
-			}
 		}
 	})
 }

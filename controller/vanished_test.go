@@ -22,12 +22,16 @@ func documentOf(i int) string {
 }
 
 // vanished is massed with such documents, which are all gone; the brake holds their deletes.
-func (w *world) vanished(opts ...Option) *massed {
+func (w *world) vanished() *massed {
 	w.t.Helper()
-	m := w.massed(opts...)
-	for i := range many {
-		m.put("sites", siteName(i), documentOf(i))
-	}
+	return w.vanishedAs(documentOf)
+}
+
+// vanishedAs is vanished with other documents.
+func (w *world) vanishedAs(document func(i int) string) *massed {
+	w.t.Helper()
+	m := w.massed()
+	w.putMany(many, siteName, document)
 	m.settled(m.c, m.sites, many)
 	m.emptied("sites")
 	m.holdsAll()
@@ -308,9 +312,7 @@ func TestARestoreAfterTheBucketWasMadeAnew(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		m := w.massed()
-		for i := range many {
-			m.put("sites", siteName(i), documentOf(i))
-		}
+		w.putMany(many, siteName, documentOf)
 		m.settled(m.c, m.sites, many)
 		must(t, m.js.DeleteStream(t.Context(), "KV_sites"))
 		m.away().client("Site", "sites", onDisk)
@@ -361,10 +363,12 @@ func TestNothingIsRestoredWithoutABrake(t *testing.T) {
 // TestWhatTheRecordDoesNotHaveIsListedAndNotRestored, and is held until somebody puts it back or lets it go.
 func TestWhatTheRecordDoesNotHaveIsListedAndNotRestored(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.client("Site", "sites", onDisk)
-		w.put("sites", siteName(7), `{"spec":{"title":"`+strings.Repeat("x", entity.DefaultLastDocumentLimit)+`"}}`)
-		m := w.vanishedBut(siteName(7))
+		m := newWorld(t).vanishedAs(func(i int) string {
+			if i == 7 {
+				return `{"spec":{"title":"` + strings.Repeat("x", entity.DefaultLastDocumentLimit) + `"}}`
+			}
+			return documentOf(i)
+		})
 		can, cannot := m.listed()
 		if len(can) != many-1 || len(cannot) != 1 || !strings.Contains(cannot[siteName(7)], "LastDocumentLimit") {
 			t.Errorf("listed %v and %v", can, cannot)
@@ -380,21 +384,6 @@ func TestWhatTheRecordDoesNotHaveIsListedAndNotRestored(t *testing.T) {
 	})
 }
 
-// vanishedBut is vanished with a document that is there already.
-func (w *world) vanishedBut(key string) *massed {
-	w.t.Helper()
-	m := w.massed()
-	for i := range many {
-		if siteName(i) != key {
-			m.put("sites", siteName(i), documentOf(i))
-		}
-	}
-	m.settled(m.c, m.sites, many)
-	m.emptied("sites")
-	m.holdsAll()
-	return m
-}
-
 // TestARestoreWithoutTheRightToWriteSaysWhatToGrant, and does not try all of them.
 func TestARestoreWithoutTheRightToWriteSaysWhatToGrant(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -405,9 +394,7 @@ func TestARestoreWithoutTheRightToWriteSaysWhatToGrant(t *testing.T) {
 			return &world{t: t, server: server, js: js}
 		}
 		m, admin := connect("user").massed(), connect("admin")
-		for i := range many {
-			admin.put("sites", siteName(i), documentOf(i))
-		}
+		admin.putMany(many, siteName, documentOf)
 		m.settled(m.c, m.sites, many)
 		admin.emptied("sites")
 		m.holdsAll()

@@ -95,22 +95,25 @@ func TestARestoredDocumentKeepsItsTTL(t *testing.T) {
 	})
 }
 
+// emptiedWithTTL is emptiedOf with a TTL of one of the sites.
+func (w *world) emptiedWithTTL(n, ends int, ttl string) *bare {
+	w.t.Helper()
+	m := w.bare()
+	for i := range n {
+		m.putWithTTL(i, map[bool]string{true: ttl}[i == ends])
+	}
+	m.reconciled(n)
+	m.emptied("sites")
+	m.holdsExactly(n)
+	return m
+}
+
 // TestADocumentWhoseTTLHasEndedIsNotRestored: it would be gone by now, too, if it had not vanished. It is told, and
 // held until a release.
 func TestADocumentWhoseTTLHasEndedIsNotRestored(t *testing.T) {
 	inEachBucket(t, func(t *testing.T, w *world) {
 		const n, ends = 12, 5
-		m := w.bare()
-		for i := range n {
-			ttl := ""
-			if i == ends {
-				ttl = "8s"
-			}
-			m.putWithTTL(i, ttl)
-		}
-		m.reconciled(n)
-		m.emptied("sites")
-		m.holdsExactly(n)
+		m := w.emptiedWithTTL(n, ends, "8s")
 		natstest.Eventually(t, "its time is over", func() bool {
 			_, cannot := m.listed()
 			return strings.Contains(cannot[siteName(ends)], "TTL")
@@ -132,17 +135,7 @@ func TestADocumentWhoseTTLHasEndedIsNotRestored(t *testing.T) {
 func TestARestoredDocumentExpiresAsItWouldHave(t *testing.T) {
 	inEachBucket(t, func(t *testing.T, w *world) {
 		const n, ends = 12, 5
-		m := w.bare()
-		for i := range n {
-			ttl := ""
-			if i == ends {
-				ttl = "20s"
-			}
-			m.putWithTTL(i, ttl)
-		}
-		m.reconciled(n)
-		m.emptied("sites")
-		m.holdsExactly(n)
+		m := w.emptiedWithTTL(n, ends, "20s")
 		if restored, err := m.c.RestoreVanished(t.Context(), m.engagement(), n); restored != n || err != nil {
 			t.Fatalf("%d restored, error %v", restored, err)
 		}

@@ -352,7 +352,8 @@ func TestWaitDeletedWaitsForTheTeardown(t *testing.T) {
 		_, err := client.Records().PutReserved(t.Context(), "_nagi.brake",
 			[]byte(`{"engaged":true,"engagement":"E1","held":2,"swept":1,"since":"2026-01-02T03:04:05Z","reason":"too many"}`), 0)
 		must(t, err)
-		remains("its document is gone", "too many", `nats kv put websites-status _nagi.release "E1 3"`)
+		remains("its document is gone", "the brake of its controller holds deletes back", "too many",
+			`nats kv put websites-status _nagi.release "E1 3"`)
 		rec, err := client.Record(t.Context(), "a")
 		must(t, err)
 		rec.Conditions = []metav1.Condition{
