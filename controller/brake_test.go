@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,25 +26,7 @@ type massed struct {
 	c     *Controller[*site]
 	r     *running
 	seen  *calls
-	told  *brakeTold
-}
-
-// brakeTold records what WithOnBrake was told.
-type brakeTold struct {
-	mu     sync.Mutex
-	states []BrakeState
-}
-
-func (b *brakeTold) add(state BrakeState) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.states = append(b.states, state)
-}
-
-func (b *brakeTold) all() []BrakeState {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return append([]BrakeState(nil), b.states...)
+	told  *toldOf[BrakeState]
 }
 
 // massed starts the controller; sites are made by whoever calls first.
@@ -53,7 +34,7 @@ func (w *world) massed(opts ...Option) *massed {
 	w.t.Helper()
 	m := &massed{world: w, sites: w.client("Site", "sites", quickCompare, onDisk),
 		pages: w.client("Page", "pages", quickCompare, onDisk),
-		seen:  &calls{}, told: &brakeTold{}}
+		seen:  &calls{}, told: &toldOf[BrakeState]{}}
 	opts = append([]Option{Owns(m.pages), WithOnBrake(m.told.add), WithLeaseTiming(longLease), WithWorkers(4)},
 		opts...)
 	c, err := New("sites", m.sites, m.seen.reconciler(onePage(m.sites, m.pages)), opts...)

@@ -206,16 +206,7 @@ func TestNamespacedKeysAreTornDown(t *testing.T) {
 		namespaced := func(cfg *entity.Config) { cfg.Namespaced = true }
 		sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)
 		ctx := t.Context()
-		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-			s, err := sites.Lister().Get(req.Key)
-			if err != nil {
-				return Result{}, ignoreNotFound(err)
-			}
-			p := newSite(s.Name, "")
-			p.Namespace = s.Namespace
-			_, err = CreateOrUpdate(ctx, pages, p, func(*page) error { return nil })
-			return Result{}, err
-		}), Owns(pages))
+		c, err := New("sites", sites, onePage(sites, pages), Owns(pages))
 		must(t, err)
 		w.run(c)
 		for _, namespace := range []string{"a", "b"} {
@@ -230,13 +221,6 @@ func TestNamespacedKeysAreTornDown(t *testing.T) {
 			t.Error("want the page of a gone, and that of b there")
 		}
 	})
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // TestTheCascadeEndsWhenTheDocumentIsBack puts it again when the first of many pages has gone: the others stay.

@@ -14,19 +14,23 @@ import (
 func onePage(sites *entity.Client[*site], pages *entity.Client[*page]) ReconcilerFunc {
 	return func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
-		if apierrors.IsNotFound(err) {
-			return Result{}, nil
-		}
 		if err != nil {
-			return Result{}, err
+			return Result{}, ignoreNotFound(err)
 		}
-		p := &page{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
+		p := &page{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name}}
 		_, err = CreateOrUpdate(ctx, pages, p, func(p *page) error {
 			p.Spec.Title = s.Spec.Title
 			return nil
 		})
 		return Result{}, err
 	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func TestSecondariesFollowTheirPrimary(t *testing.T) {

@@ -65,24 +65,16 @@ func (m *mortal) bury() {
 	m.r.halt()
 }
 
-// manyPages gives each site spec.pages pages with its title.
+// manyPages gives each site spec.pages pages with its title, and no others.
 func manyPages(sites *entity.Client[*site], pages *entity.Client[*page]) ReconcilerFunc {
+	write := pagesOf(sites, pages)
 	return func(ctx context.Context, req Request) (Result, error) {
-		s, err := sites.Lister().Get(req.Key)
-		if apierrors.IsNotFound(err) {
-			return Result{}, nil
-		}
-		if err != nil {
+		if _, err := write(ctx, req); err != nil {
 			return Result{}, err
 		}
-		for i := range s.Spec.Pages {
-			p := &page{ObjectMeta: metav1.ObjectMeta{Name: pageName(req.Key, i)}}
-			if _, err := CreateOrUpdate(ctx, pages, p, func(p *page) error {
-				p.Spec.Title = s.Spec.Title
-				return nil
-			}); err != nil {
-				return Result{}, err
-			}
+		s, err := sites.Lister().Get(req.Key)
+		if err != nil {
+			return Result{}, ignoreNotFound(err)
 		}
 		owned, err := pages.Lister().OwnedBy("Site", req.Key)
 		if err != nil {
@@ -100,8 +92,6 @@ func manyPages(sites *entity.Client[*site], pages *entity.Client[*page]) Reconci
 		return Result{}, sites.UpdateStatus(ctx, s)
 	}
 }
-
-func pageName(site string, i int) string { return fmt.Sprintf("%s.%d", site, i) }
 
 // seeded is the random source of a test, and says how to repeat it.
 func seeded(t *testing.T) *rand.Rand {

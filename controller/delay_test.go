@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,22 +18,7 @@ func delayed(t *testing.T, c *Controller[*site], n int) {
 }
 
 // results records what WithOnResult was told.
-type results struct {
-	mu   sync.Mutex
-	list []ReconcileResult
-}
-
-func (r *results) add(result ReconcileResult) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = append(r.list, result)
-}
-
-func (r *results) all() []ReconcileResult {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.list)
-}
+type results struct{ toldOf[ReconcileResult] }
 
 // attempts are the numbers of the attempts, in order.
 func (r *results) attempts() []int {

@@ -34,19 +34,6 @@ func unanswered(tried time.Time) external.Entry {
 	}}
 }
 
-// cleaningLeft reconciles, and leaves it to the runtime to clean up.
-func cleaningLeft(opts ...external.Option) func(*cloudWorld) ReconcilerFunc {
-	return func(w *cloudWorld) ReconcilerFunc {
-		reconcile := disksOf(w.sites, w.driver, opts...)
-		return func(ctx context.Context, req Request) (Result, error) {
-			if req.Operations.Has(OperationDelete) {
-				return Result{}, nil
-			}
-			return reconcile(ctx, req)
-		}
-	}
-}
-
 func TestAReplicaOfTheAPIThatLagsMakesNoSecondResource(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		// Seen once, and then not, within Settle; also by a controller that has not made it.
@@ -148,7 +135,7 @@ func TestATeardownThatTheReconcilerLeavesToTheRuntimeWaitsForTheReconcilersSettl
 	natstest.Test(t, func(t *testing.T) {
 		config := quick
 		config.Timeout = 200 * time.Millisecond // and no Settle
-		w := newCloudWorld(t, config, cleaningLeft(external.Settle(8*time.Second),
+		w := newCloudWorld(t, config, onlyApply(external.Settle(8*time.Second),
 			external.PollInterval(10*time.Millisecond)), WithResyncInterval(0))
 		w.cloud.Set(func(c *cloudtest.Cloud) { c.Unseen = true })
 		w.run(w.c)
@@ -206,13 +193,13 @@ func TestAClockThatWasAheadStopsNothing(t *testing.T) {
 		natstest.Test(t, func(t *testing.T) {
 			config := quick
 			config.Timeout = 500 * time.Millisecond
-			w := newCloudWorld(t, config, cleaningLeft())
+			w := newCloudWorld(t, config, onlyApply())
 			r := w.run(w.c)
 			must(t, w.sites.Create(t.Context(), sized("home", 0)))
 			natstest.Eventually(t, "known", func() bool { return w.reconciled("home") })
 			r.halt()
 			w.keep("home", unanswered(time.Now().Add(time.Hour)))
-			w.controller(cleaningLeft())
+			w.controller(onlyApply())
 			must(t, w.sites.Delete(t.Context(), "home"))
 			w.run(w.c)
 			natstest.Eventually(t, "gone", func() bool { return w.gone("home") })

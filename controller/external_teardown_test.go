@@ -44,7 +44,7 @@ func TestCascadeLeavesWhatAnotherPrimaryHasTakenOverSinceTheLastList(t *testing.
 func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		things := cloudtest.NewListed()
-		w := newCloudWorld(t, withInterval(notInATest), cleaningLeft(quickly...),
+		w := newCloudWorld(t, withInterval(notInATest), onlyApply(quickly...),
 			OwnsExternal(external.Configure(things, withInterval(notInATest))))
 		w.run(w.c)
 		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })

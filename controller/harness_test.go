@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -112,6 +113,24 @@ func must(t *testing.T, err error) {
 func isHealthy[T entity.IEntity](t *testing.T, c *Controller[T]) {
 	t.Helper()
 	natstest.Eventually(t, "nothing is degraded", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
+// toldOf records what a callback was told.
+type toldOf[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (o *toldOf[T]) add(one T) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = append(o.list, one)
+}
+
+func (o *toldOf[T]) all() []T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.list)
 }
 
 // calls records what a reconciler was called with.

@@ -274,26 +274,6 @@ func TestReasonsOfAFailedAttemptComeAgain(t *testing.T) {
 	})
 }
 
-func TestReconcilerIsNeverHandedNoReason(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		g := newGate()
-		c, err := New("sites", sites, g, shortGrace())
-		must(t, err)
-		w.run(c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		g.enter(t)
-		g.leave <- nil
-		idle(t, c)
-		c.Enqueue("home", Operation(200))
-		if req := g.enter(t); req.Operations != operation.Of(OperationManual) {
-			t.Errorf("an operation that does not exist: %v, want Manual", req.Operations)
-		}
-		g.leave <- nil
-	})
-}
-
 func TestKeysEnqueuedBeforeRunAreReconciled(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -308,32 +288,6 @@ func TestKeysEnqueuedBeforeRunAreReconciled(t *testing.T) {
 		natstest.Eventually(t, "what was asked for before Run happens", func() bool {
 			return seen.with("home", OperationManual) == 1 && seen.with("away", OperationExternal) == 1
 		})
-	})
-}
-
-func TestMalformedKeyIsForgottenAndOthersGoOn(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil))
-		must(t, err)
-		w.run(c)
-		malformed := []string{"", "space/home", "_nagi.lease"}
-		for _, key := range malformed {
-			c.Enqueue(key, OperationManual)
-		}
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "another key", func() bool { return seen.count("home") == 1 })
-		idle(t, c)
-		for _, key := range malformed {
-			if seen.count(key) != 0 {
-				t.Errorf("the malformed key %q was reconciled", key)
-			}
-		}
-		if n := c.Stats().Malformed; n != uint64(len(malformed)) {
-			t.Errorf("%d malformed keys counted, want %d", n, len(malformed))
-		}
 	})
 }
 

@@ -71,16 +71,7 @@ func TestARollupOfOneNamespaceTearsNothingDownInAnother(t *testing.T) {
 		namespaced := func(cfg *entity.Config) { cfg.Namespaced = true }
 		sites := w.client("Site", "sites", namespaced, quickCompare)
 		pages := w.client("Page", "pages", namespaced, quickCompare)
-		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-			s, err := sites.Lister().Get(req.Key)
-			if err != nil {
-				return Result{}, ignoreNotFound(err)
-			}
-			p := newSite(s.Name, "")
-			p.Namespace = s.Namespace
-			_, err = CreateOrUpdate(ctx, pages, p, func(*page) error { return nil })
-			return Result{}, err
-		}), Owns(pages))
+		c, err := New("sites", sites, onePage(sites, pages), Owns(pages))
 		must(t, err)
 		w.run(c)
 		create := func(namespace, name string) (key string) {

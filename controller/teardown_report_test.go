@@ -10,9 +10,7 @@ import (
 
 // with are those whose operations have op.
 func (r *results) with(op Operation) (list []ReconcileResult) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, result := range r.list {
+	for _, result := range r.all() {
 		if result.Operations.Has(op) {
 			list = append(list, result)
 		}

@@ -20,14 +20,11 @@ import (
 func pagesOf(sites, pages entity.IEntityClient[*site]) ReconcilerFunc {
 	return func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
-		if apierrors.IsNotFound(err) {
-			return Result{}, nil
-		}
 		if err != nil {
-			return Result{}, err
+			return Result{}, ignoreNotFound(err)
 		}
 		for i := range s.Spec.Pages {
-			p := &page{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", s.Name, i)}}
+			p := &page{ObjectMeta: metav1.ObjectMeta{Name: pageName(s.Name, i)}}
 			if _, err := CreateOrUpdate(ctx, pages, p, func(p *page) error {
 				p.Spec.Title = s.Spec.Title
 				return nil
@@ -38,6 +35,8 @@ func pagesOf(sites, pages entity.IEntityClient[*site]) ReconcilerFunc {
 		return Result{}, nil
 	}
 }
+
+func pageName(site string, i int) string { return fmt.Sprintf("%s-%d", site, i) }
 
 func siteWithPages(name string, pages int) *site {
 	s := newSite(name, "one")

@@ -25,7 +25,7 @@ type bare struct {
 // bare starts the controller.
 func (w *world) bare(change ...func(*entity.Config)) *bare {
 	w.t.Helper()
-	m := &bare{massed: &massed{world: w, seen: &calls{}, told: &brakeTold{}}}
+	m := &bare{massed: &massed{world: w, seen: &calls{}, told: &toldOf[BrakeState]{}}}
 	change = append(change, quickCompare, onDisk, func(cfg *entity.Config) {
 		cfg.OnWrite = func(_ context.Context, w entity.Write) (nats.Header, func(error)) {
 			if before := m.before.Load(); before != nil && w.Bucket == "sites" {

@@ -76,8 +76,10 @@ func TestOperationsPrintTheirNames(t *testing.T) {
 }
 
 func TestUnknownOperationCountsAsManual(t *testing.T) {
-	if got := Of(Operation(31)); got != Of(Manual) {
-		t.Errorf("got %b", got)
+	for _, unknown := range []Operation{31, 200} {
+		if got := Of(unknown); got != Of(Manual) {
+			t.Errorf("%d: got %b", unknown, got)
+		}
 	}
 	if got := ByHand.OrManual(); got != Of(Manual)|ByHand {
 		t.Errorf("got %b", got)
