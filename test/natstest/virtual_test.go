@@ -237,49 +237,59 @@ func TestLateMessagesKeepTheirOrder(t *testing.T) {
 	})
 }
 
-func TestAConnectionIsCutInsteadOfAnAnswer(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t)
-		_, direct := natstest.Connect(t, srv.URL())
-		kv := newBucket(t, direct, jetstream.MemoryStorage)
-		p := natstest.StartProxy(t, srv.URL())
-		nc, js := natstest.Connect(t, p.URL())
-		p.Tamper(natstest.Nth(1, natstest.AnswersTo("$KV.b.k"), natstest.Fate{Lost: true, Cut: true}))
-		if took, err := write(t, js, "v"); err == nil {
-			t.Errorf("the write was acknowledged after %v", took)
-		}
-		if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
-			t.Errorf("the server has %v: %v", entry, err)
-		}
-		natstest.Eventually(t, "the client is back", nc.IsConnected)
-	})
-}
-
-func TestAHalfOpenConnectionOfOneDirection(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t)
-		_, direct := natstest.Connect(t, srv.URL())
-		kv := newBucket(t, direct, jetstream.MemoryStorage)
-		p := natstest.StartProxy(t, srv.URL())
-		nc, js := natstest.Connect(t, p.URL(), nats.PingInterval(time.Hour))
-		p.Blackhole(natstest.FromServer)
-		if took, err := write(t, js, "v"); err == nil || took != time.Minute {
-			t.Errorf("the answer came after %v", took)
-		}
-		if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
-			t.Errorf("the write did not pass: %v %v", entry, err)
-		}
-		if !nc.IsConnected() {
-			t.Error("the client noticed what cannot be noticed")
-		}
-		p.Resume()
-		natstest.Eventually(t, "the client has a new connection", func() bool {
-			return nc.IsConnected() && nc.Stats().Reconnects == 1
+// TestWhatAProxyDoesToAWrite that arrives in any case: how long its answer takes, whether the client notices, and that
+// all is well after it.
+func TestWhatAProxyDoesToAWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		does          func(p *natstest.Proxy)
+		takes         time.Duration
+		fails         bool
+		before, after uint64 // how often the client has connected again when the write is over, and after a Resume
+	}{
+		"it holds it until it resumes": {does: func(p *natstest.Proxy) {
+			p.Hold(natstest.ToServer)
+			time.AfterFunc(5*time.Second, p.Resume)
+		}, takes: 5 * time.Second},
+		"it delays both directions": {does: func(p *natstest.Proxy) {
+			p.Delay(100 * time.Millisecond)
+			p.Delay(300*time.Millisecond, natstest.FromServer)
+		}, takes: 400 * time.Millisecond},
+		"it cuts the connection instead of the answer": {does: func(p *natstest.Proxy) {
+			p.Tamper(natstest.Nth(1, natstest.AnswersTo("$KV.b.k"), natstest.Fate{Lost: true, Cut: true}))
+		}, takes: time.Minute, fails: true, before: 1, after: 1},
+		"it is half-open, which nobody can notice": {does: func(p *natstest.Proxy) {
+			p.Blackhole(natstest.FromServer)
+		}, takes: time.Minute, fails: true, after: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				srv := natstest.Start(t)
+				_, direct := natstest.Connect(t, srv.URL())
+				kv := newBucket(t, direct, jetstream.MemoryStorage)
+				p := natstest.StartProxy(t, srv.URL())
+				nc, js := natstest.Connect(t, p.URL(), nats.PingInterval(time.Hour))
+				test.does(p)
+				took, err := write(t, js, "v")
+				if took != test.takes || (err != nil) != test.fails {
+					t.Errorf("it took %v: %v", took, err)
+				}
+				if entry, err := kv.Get(t.Context(), "k"); err != nil || string(entry.Value()) != "v" {
+					t.Errorf("the server has %v: %v", entry, err)
+				}
+				if n := nc.Stats().Reconnects; !nc.IsConnected() || n != test.before {
+					t.Errorf("connected: %v, again %d times, want %d", nc.IsConnected(), n, test.before)
+				}
+				p.Resume()
+				p.Delay(0)
+				natstest.Eventually(t, "the client has its connection", func() bool {
+					return nc.IsConnected() && nc.Stats().Reconnects == test.after
+				})
+				if took, err := write(t, js, "v"); err != nil || took != 0 {
+					t.Errorf("after it: %v, %v", took, err)
+				}
+			})
 		})
-		if took, err := write(t, js, "v"); err != nil || took != 0 {
-			t.Errorf("after it: %v, %v", took, err)
-		}
-	})
+	}
 }
 
 func TestABlackHoleIsNoticedByPingsAtTheirTime(t *testing.T) {
@@ -294,36 +304,6 @@ func TestABlackHoleIsNoticedByPingsAtTheirTime(t *testing.T) {
 			t.Errorf("it was noticed after %v, not at the third ping after 30s", took)
 		}
 		p.Resume()
-	})
-}
-
-func TestWhatIsHeldArrivesOnResume(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t)
-		_, direct := natstest.Connect(t, srv.URL())
-		newBucket(t, direct, jetstream.MemoryStorage)
-		p := natstest.StartProxy(t, srv.URL())
-		_, js := natstest.Connect(t, p.URL())
-		p.Hold(natstest.ToServer)
-		time.AfterFunc(5*time.Second, p.Resume)
-		if took, err := write(t, js, "v"); err != nil || took != 5*time.Second {
-			t.Errorf("it took %v: %v", took, err)
-		}
-	})
-}
-
-func TestADelayIsExactInVirtualTime(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		srv := natstest.Start(t)
-		_, direct := natstest.Connect(t, srv.URL())
-		newBucket(t, direct, jetstream.MemoryStorage)
-		p := natstest.StartProxy(t, srv.URL())
-		_, js := natstest.Connect(t, p.URL())
-		p.Delay(100 * time.Millisecond)
-		p.Delay(300*time.Millisecond, natstest.FromServer)
-		if took, err := write(t, js, "v"); err != nil || took != 400*time.Millisecond {
-			t.Errorf("it took %v: %v", took, err)
-		}
 	})
 }
 
