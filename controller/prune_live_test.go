@@ -79,7 +79,8 @@ func TestNothingIsPrunedForADocumentThatIsNotTheLatest(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrunedThatTheLeaderIsNotAskedFor: it does not answer, which is the reconcile's error, and is tried again.
+// TestNothingIsPrunedThatTheLeaderIsNotAskedFor: it does not answer, which is the reconcile's error, and is tried
+// again.
 func TestNothingIsPrunedThatTheLeaderIsNotAskedFor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

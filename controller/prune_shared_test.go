@@ -253,13 +253,16 @@ func TestTwoControllersThatWantOnePageDoNotWriteItForEver(t *testing.T) {
 		for _, c := range both {
 			n := c.Stats().Reconciles
 			c.Enqueue("home", OperationManual)
-			natstest.Eventually(t, "it is reconciled again", func() bool { return c.Stats().Reconciles > n && c.Stats().Running == 0 })
+			natstest.Eventually(t, "it is reconciled again", func() bool {
+				return c.Stats().Reconciles > n && c.Stats().Running == 0
+			})
 		}
 	}
 	for _, p := range before {
 		now, err := pages.Get(t.Context(), p.Name)
 		must(t, err)
-		if writer := now.Annotations["nagi/ownerstatusbucket"]; writer != "status-a" || now.ResourceVersion != p.ResourceVersion {
+		writer := now.Annotations["nagi/ownerstatusbucket"]
+		if writer != "status-a" || now.ResourceVersion != p.ResourceVersion {
 			t.Errorf("%s was written again, by %q: %s, then %s", p.Name, writer, p.ResourceVersion, now.ResourceVersion)
 		}
 	}

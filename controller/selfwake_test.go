@@ -27,8 +27,8 @@ type event struct{ kind, object, eventType, reason, message string }
 func (e *events) Event(object runtime.Object, eventType, reason, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, event{object.GetObjectKind().GroupVersionKind().Kind, object.(metav1.Object).GetName(), eventType,
-		reason, message})
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	e.all = append(e.all, event{kind, object.(metav1.Object).GetName(), eventType, reason, message})
 }
 
 // with returns the events of a reason, in order.

@@ -94,7 +94,8 @@ func TestNoReconcileIsStuckIfNobodyWantsToKnow(t *testing.T) {
 			}
 		}
 		g.leave <- nil
-		if _, err := New("sites", sites, g, WithStuckAfter(-1)); err == nil || !strings.Contains(err.Error(), "WithStuckAfter") {
+		_, err = New("sites", sites, g, WithStuckAfter(-1))
+		if err == nil || !strings.Contains(err.Error(), "WithStuckAfter") {
 			t.Errorf("a negative duration: %v", err)
 		}
 	})
