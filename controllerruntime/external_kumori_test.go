@@ -25,7 +25,9 @@ func TestKumoriHandleSecondaryGetsTheExternalResourceItself(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "")))
 		must(t, sites.Create(t.Context(), newSite("shop", "")))
 		runKumori(t, c.custom)
-		natstest.Eventually(t, "the sites are synced", func() bool { return c.seen.count("home") == 1 && c.seen.count("shop") == 1 })
+		natstest.Eventually(t, "the sites are synced", func() bool {
+			return c.seen.count("home") == 1 && c.seen.count("shop") == 1
+		})
 
 		first := external.Resource{ID: "a", OwnerKey: "home", Version: "1"}
 		things.Resources.Store(&[]external.Resource{first})

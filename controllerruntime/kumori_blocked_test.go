@@ -32,7 +32,9 @@ func TestKumoriGarbageSecondariesThatBlocksHoldsUpNothing(t *testing.T) {
 			c.Run(2, stop, errs)
 		}()
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "home is resynced", func() bool { return c.seen.with("home", controller.OperationResync) >= 3 })
+		natstest.Eventually(t, "home is resynced", func() bool {
+			return c.seen.with("home", controller.OperationResync) >= 3
+		})
 		natstest.Eventually(t, "it is reported", func() bool {
 			problem, ok := c.Stats().Degraded["GarbageSecondaries"]
 			return ok && strings.Contains(problem.Error(), "has not returned")

@@ -154,7 +154,9 @@ func TestKumoriRequireInstanceLeavesWhatNamesNone(t *testing.T) {
 					c.RequireInstance()
 				}
 				runKumori(t, c)
-				natstest.Eventually(t, "both are synced", func() bool { return c.seen.count("home") > 0 && c.seen.count("away") > 0 })
+				natstest.Eventually(t, "both are synced", func() bool {
+					return c.seen.count("home") > 0 && c.seen.count("away") > 0
+				})
 				must(t, pages.Create(t.Context(), owned(newPage("unnamed", ""), "gone")))
 				must(t, pages.Create(t.Context(), owned(newPage("of-home", ""), "home")))
 				for name, owner := range map[string]string{"named": "left", "of-away": "away"} {

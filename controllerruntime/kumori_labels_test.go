@@ -44,7 +44,9 @@ func TestKumoriGarbageThatLabelsAloneNameIsCollected(t *testing.T) {
 			return c.seen.with("gone", controller.OperationDelete) == 1 &&
 				c.seen.with("gone-too", controller.OperationDelete) == 1
 		})
-		natstest.Eventually(t, "and those that exist", func() bool { return c.seen.count("home") > 0 && c.seen.count(long) > 0 })
+		natstest.Eventually(t, "and those that exist", func() bool {
+			return c.seen.count("home") > 0 && c.seen.count(long) > 0
+		})
 		for _, key := range []string{"home", long, "theirs"} {
 			if n := c.seen.with(key, controller.OperationDelete); n != 0 {
 				t.Errorf("%q was synced with Delete %d times", key, n)
@@ -73,7 +75,9 @@ func TestKumoriGarbageOfAnOwnerThatNeverWasHereIsLeft(t *testing.T) {
 		natstest.Eventually(t, "what was here is synced", func() bool {
 			return c.seen.with("ours", controller.OperationDelete) > 0
 		})
-		natstest.Eventually(t, "the others are counted", func() bool { return c.Stats().Orphaned == 3 && c.Stats().Sweeps > 2 })
+		natstest.Eventually(t, "the others are counted", func() bool {
+			return c.Stats().Orphaned == 3 && c.Stats().Sweeps > 2
+		})
 		if n := c.seen.with("theirs", controller.OperationDelete); n > 0 || c.Stats().Brake.Engaged {
 			t.Errorf("it was synced with Delete %d times, and the brake is %+v", n, c.Stats().Brake)
 		}

@@ -55,5 +55,7 @@ func testSlowedDown(t *testing.T, handling func(*custom) IController) {
 	})
 	before := c.seen.count("home")
 	must(t, pages.Patch(t.Context(), "log", []byte(`{"spec":{"pages":7}}`)))
-	natstest.Eventually(t, "what somebody else changes is answered at once", func() bool { return c.seen.count("home") > before+5 })
+	natstest.Eventually(t, "what somebody else changes is answered at once", func() bool {
+		return c.seen.count("home") > before+5
+	})
 }

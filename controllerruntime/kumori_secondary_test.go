@@ -91,7 +91,9 @@ func TestKumoriDefaultHandleSecondaryEnqueuesTheOwnerOfAnExternalResource(t *tes
 		natstest.Eventually(t, "home is synced", func() bool { return c.seen.count("home") == 1 })
 		c.HandleSecondary(external.Resource{ID: "17"}) // owned by nobody
 		c.HandleSecondary(external.Resource{ID: "18", OwnerKey: "home", Version: "3"})
-		natstest.Eventually(t, "the owner is synced", func() bool { return c.seen.with("home", controller.OperationSecondary) == 1 })
+		natstest.Eventually(t, "the owner is synced", func() bool {
+			return c.seen.with("home", controller.OperationSecondary) == 1
+		})
 	})
 }
 
@@ -103,7 +105,9 @@ func TestKumoriDefaultHandleSecondaryIgnoresWhatIsNotOurs(t *testing.T) {
 		runKumori(t, c)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		must(t, sites.Create(t.Context(), newSite("last", "one")))
-		natstest.Eventually(t, "both are synced", func() bool { return c.seen.count("home") == 1 && c.seen.count("last") == 1 })
+		natstest.Eventually(t, "both are synced", func() bool {
+			return c.seen.count("home") == 1 && c.seen.count("last") == 1
+		})
 
 		theirs := newPage("of-another-kind", "")
 		entity.SetOwner(theirs, "Shop", "home", "")
@@ -235,7 +239,9 @@ func TestKumoriHandleSecondaryCanSuppressAndRedirect(t *testing.T) {
 			must(t, sites.Create(t.Context(), newSite(name, "")))
 		}
 		runKumori(t, l)
-		natstest.Eventually(t, "both are synced", func() bool { return l.seen.count("home") > 0 && l.seen.count("elsewhere") > 0 })
+		natstest.Eventually(t, "both are synced", func() bool {
+			return l.seen.count("home") > 0 && l.seen.count("elsewhere") > 0
+		})
 
 		must(t, pages.Create(t.Context(), owned(newPage("suppressed", ""), "home")))
 		server.Add(owned(configMap("suppressed", ""), "home"))
@@ -308,7 +314,9 @@ func TestKumoriTertiariesReachHandleTertiaryOnlyAndEnqueueNothing(t *testing.T) 
 			return ok
 		}))
 		l.EnqueueKey("home", controller.OperationManual)
-		natstest.Eventually(t, "the next key is synced", func() bool { return l.seen.with("home", controller.OperationManual) == 1 })
+		natstest.Eventually(t, "the next key is synced", func() bool {
+			return l.seen.with("home", controller.OperationManual) == 1
+		})
 		if ops := l.seen.of("home"); len(ops) != 2 {
 			t.Errorf("a tertiary enqueued: %v", ops)
 		}

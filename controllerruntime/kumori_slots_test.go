@@ -69,8 +69,12 @@ func TestKumoriAPrimaryInASecondarySlotHasToBeSaid(t *testing.T) {
 		l := kumori{sites: sites, themes: sites}.listening(nil)
 		runKumori(t, l)
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		natstest.Eventually(t, "it is told of as a tertiary", func() bool { return l.tertiaries.count(func(any) bool { return true }) >= 1 })
-		natstest.Eventually(t, "and synced as a primary", func() bool { return l.seen.with("home", controller.OperationPut) == 1 })
+		natstest.Eventually(t, "it is told of as a tertiary", func() bool {
+			return l.tertiaries.count(func(any) bool { return true }) >= 1
+		})
+		natstest.Eventually(t, "and synced as a primary", func() bool {
+			return l.seen.with("home", controller.OperationPut) == 1
+		})
 	})
 }
 

@@ -46,7 +46,9 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGone(t *testing.T) {
 			natstest.Eventually(t, "the second hears of each page", titled(i, "two"))
 		}
 		must(t, pages.Create(ctx, owned(newPage("last", "two"), "home")))
-		natstest.Eventually(t, "and of the last", waiting.secondaries.any(func(obj any) bool { return obj.(*page).Name == "last" }))
+		natstest.Eventually(t, "and of the last", waiting.secondaries.any(func(obj any) bool {
+			return obj.(*page).Name == "last"
+		}))
 		if left := queued(); left != 2 {
 			t.Errorf("%d keys are in the queue of the replica that waits, want 2", left)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,7 +83,9 @@ func TestKumoriNeverDeletesWhatSyncHandlerLeaves(t *testing.T) {
 		p := newPage("home", "one")
 		c.SetOwner(p, "home")
 		must(t, pages.Create(t.Context(), p))
-		natstest.Eventually(t, "the page is seen", func() bool { return c.seen.with("home", controller.OperationSecondary) > 0 })
+		natstest.Eventually(t, "the page is seen", func() bool {
+			return c.seen.with("home", controller.OperationSecondary) > 0
+		})
 		must(t, sites.Delete(t.Context(), "home"))
 		natstest.Eventually(t, "the teardown is done", func() bool { return c.Stats().TornDown == 1 })
 		if _, err := pages.Get(t.Context(), "home"); err != nil {
@@ -130,36 +131,6 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 	})
 }
 
-func TestKumoriForgetsAKeyThatIsNotValid(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		c := kumori{sites: w.sites()}.custom(nil)
-		runKumori(t, c)
-		c.EnqueueKey("a/b/c", controller.OperationPut)
-		natstest.Eventually(t, "it is reported", func() bool { return c.Stats().Malformed == 1 })
-		c.EnqueueKey("valid", controller.OperationPut)
-		natstest.Eventually(t, "the next key is synced", func() bool { return c.seen.count("valid") == 1 })
-		if n := c.seen.count("a/b/c"); n != 0 {
-			t.Errorf("the key that is not valid was synced %d times", n)
-		}
-	})
-}
-
-func TestKumoriPanicInSyncHandlerIsAnErrorOfItsKey(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		sites := w.sites()
-		var once sync.Once
-		c := kumori{sites: sites}.custom(func(string) error {
-			once.Do(func() { panic("the first time") })
-			return nil
-		})
-		runKumori(t, c)
-		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "it is tried again", func() bool { return c.seen.with("home", controller.OperationRetry) == 1 })
-	})
-}
-
 func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -173,7 +144,9 @@ func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
 		})
 		start := time.Now()
 		c.EnqueueKeyAfter("early", controller.OperationExternal, 100*time.Millisecond)
-		natstest.Eventually(t, "the delayed one too", func() bool { return c.seen.with("early", controller.OperationExternal) == 1 })
+		natstest.Eventually(t, "the delayed one too", func() bool {
+			return c.seen.with("early", controller.OperationExternal) == 1
+		})
 		if took := time.Since(start); took < 100*time.Millisecond {
 			t.Errorf("it came after %v, want 100ms at least", took)
 		}

@@ -31,7 +31,9 @@ func TestKumoriATeardownWaitsForACallThatMayStillBeUnderWay(t *testing.T) {
 		natstest.Eventually(t, "it is synced", func() bool { return c.seen.count("home") > 0 })
 		start := time.Now()
 		must(t, sites.Delete(t.Context(), "home"))
-		natstest.Eventually(t, "the delete is synced", func() bool { return c.seen.with("home", controller.OperationDelete) > 0 })
+		natstest.Eventually(t, "the delete is synced", func() bool {
+			return c.seen.with("home", controller.OperationDelete) > 0
+		})
 		natstest.Eventually(t, "it is forgotten", noRecord(t, sites, "home"))
 		if took := time.Since(start); took < config.Timeout {
 			t.Errorf("forgotten after %v, though the call may arrive for %v", took, config.Timeout)

@@ -281,7 +281,9 @@ func TestDeadServersDoNotFillTheLog(t *testing.T) {
 		must(t, err)
 		defer m.Close(context.Background())
 		s.Stop()
-		natstest.Eventually(t, "told that it does not reconnect", func() bool { return strings.Contains(log.text(), notReconnected) })
+		natstest.Eventually(t, "told that it does not reconnect", func() bool {
+			return strings.Contains(log.text(), notReconnected)
+		})
 		time.Sleep(4 * time.Second) // some twenty tries
 		if n := strings.Count(log.text(), notReconnected); n > 4 {
 			t.Errorf("%d lines:\n%s", n, log.text())

@@ -134,7 +134,9 @@ func TestATokenInTheURLIsNotLogged(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { must(t, m.Close(context.Background())) })
 		must(t, s.Restart())
-		natstest.Eventually(t, "connected again", func() bool { return strings.Contains(log.text(), `"Reconnected to NATS"`) })
+		natstest.Eventually(t, "connected again", func() bool {
+			return strings.Contains(log.text(), `"Reconnected to NATS"`)
+		})
 		if n := strings.Count(log.text(), `"url"="nats://xxxxx@127.0.0.1:`); n != 2 {
 			t.Errorf("the log has the URL without the token %d times, want one for each connection:\n%s", n, log.text())
 		}

@@ -243,7 +243,9 @@ func TestAStandbyTellsWhichProcessLeads(t *testing.T) {
 			return why.State == controller.StateStandby && why.Leader == holder && strings.Contains(why.Says, holder)
 		})
 		must(t, first.stop())
-		natstest.Eventually(t, "the second leads, by its own lease", func() bool { return second.leadsAll() && second.leader() != holder })
+		natstest.Eventually(t, "the second leads, by its own lease", func() bool {
+			return second.leadsAll() && second.leader() != holder
+		})
 		must(t, second.stop())
 	})
 }

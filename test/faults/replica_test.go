@@ -73,7 +73,8 @@ func startReplica(ctx context.Context, name, url string, d *director, logger log
 	r := &replica{name: name, wire: newWire(name, d), done: make(chan struct{})}
 	var err error
 	r.nc, err = nats.Connect(url, nats.SetCustomDialer(r.wire), nats.Name(name), nats.Timeout(patience),
-		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return nil, err
 	}
