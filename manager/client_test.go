@@ -2,14 +2,10 @@ package manager
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -118,72 +114,5 @@ func TestAfterTheEndThereAreNoClients(t *testing.T) {
 		}
 		_, err = Client[*site](t.Context(), m, sites())
 		mustSay(t, err, "the manager has stopped")
-	})
-}
-
-// TestTwoControllersOverOneBucketHoldOneCache, and each reads at once what the other wrote.
-func TestTwoControllersOverOneBucketHoldOneCache(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		isolated(t)
-		m := open(t, Config{URL: startServer(t).URL()})
-		ctx := t.Context()
-		first, audit := client(t, m, sites()), client(t, m, withStatus("sites-audit"))
-		// The first writes, and the second reads in its own cache before it can know of an event.
-		const rounds = 50
-		wrote, read, done := make(chan uint64), make(chan error), make(chan error, 2)
-		once := func(work func(ctx context.Context, key string) error) controller.Reconciler {
-			var begun atomic.Bool
-			return controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
-				if begun.CompareAndSwap(false, true) {
-					done <- work(ctx, req.Key)
-				}
-				return controller.Result{}, nil
-			})
-		}
-		writer, err := controller.New("writer", first, once(func(ctx context.Context, key string) error {
-			for i := range rounds {
-				s, err := first.Lister().Get(key)
-				if err != nil {
-					return err
-				}
-				s.Spec.Title = fmt.Sprint("title ", i)
-				if err := first.Update(ctx, s); err != nil {
-					return err
-				}
-				wrote <- uint64(s.Generation)
-				if err := <-read; err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-		must(t, err)
-		reader, err := controller.New("reader", audit, once(func(_ context.Context, key string) error {
-			for i := range rounds {
-				revision := <-wrote
-				s, err := audit.Lister().Get(key)
-				if err == nil && (uint64(s.Generation) != revision || s.Spec.Title != fmt.Sprint("title ", i)) {
-					err = fmt.Errorf("read %q at %d, and %d was written", s.Spec.Title, s.Generation, revision)
-				}
-				read <- err
-			}
-			return nil
-		}))
-		must(t, err)
-		must(t, m.Add(writer, reader))
-		r := start(t, m)
-		must(t, first.Create(ctx, newSite("home", "title")))
-		for range 2 {
-			must(t, <-done)
-		}
-		stream, err := m.JetStream().Stream(ctx, "KV_sites")
-		must(t, err)
-		if n := stream.CachedInfo().State.Consumers; n != 1 {
-			t.Errorf("the documents have %d consumers", n)
-		}
-		must(t, r.stop())
-		if _, err := first.Get(ctx, "home"); err == nil || apierrors.IsNotFound(err) {
-			t.Errorf("the connection is still there: %v", err)
-		}
 	})
 }

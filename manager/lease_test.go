@@ -45,8 +45,8 @@ func startReplica(t *testing.T, url string, lease *Lease) *replica {
 	return startReplicaIn(t, silent(context.Background()), url, lease)
 }
 
-// startReplicaIn starts a replica whose logger is that of ctx. Its controllers have leases like that of the process; they
-// have long ones if there is none.
+// startReplicaIn starts a replica whose logger is that of ctx. Its controllers have leases like that of the process;
+// they have long ones if there is none.
 func startReplicaIn(t *testing.T, ctx context.Context, url string, lease *Lease) *replica {
 	t.Helper()
 	m := open(t, Config{URL: url, Lease: lease, GracePeriod: 5 * time.Second})
@@ -311,7 +311,8 @@ func TestAKeyThatTheBucketOfLeasesCannotHaveIsAnError(t *testing.T) {
 		for _, key := range []string{
 			"my fleet", "*", ">", "a.*", "a/b", ".a", "a..b", "flöte", "_nagi.lease", strings.Repeat("x", 2000),
 		} {
-			_, err := newManager(silent(t.Context()), Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: "leases", Key: key}})
+			_, err := newManager(silent(t.Context()),
+				Config{URL: "nats://127.0.0.1:1", Lease: &Lease{Bucket: "leases", Key: key}})
 			mustSay(t, err, "Config.Lease.Key")
 		}
 		for _, bucket := range []string{"a b", "a.b", "*"} {

@@ -127,7 +127,10 @@ func TestProbesAreAnsweredWhileCachesFill(t *testing.T) {
 	close(slow.synced)
 	_, err = m.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "pages"})
 	must(t, err)
-	natstest.Eventually(t, "it is ready", func() bool { status, _ := get(t, "http://"+at+"/readyz"); return status == http.StatusOK })
+	natstest.Eventually(t, "it is ready", func() bool {
+		status, _ := get(t, "http://"+at+"/readyz")
+		return status == http.StatusOK
+	})
 	if !c.Stats().Leading {
 		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
 	}
@@ -256,17 +259,24 @@ func TestTheFirstFailureStopsAllAndIsNamed(t *testing.T) {
 	})
 }
 
-// TestAFailureWhileOthersAreStartingStopsThem: the cache of one can never be filled, and the connection is closed.
+// starting is a manager that is starting until somebody ends that: the cache of one can never be filled.
+func starting(t *testing.T) (m *Manager, r *run, rest <-chan struct{}) {
+	t.Helper()
+	isolated(t)
+	m = open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: time.Hour})
+	client(t, m, sites())
+	must(t, m.JetStream().DeleteStream(t.Context(), "KV_sites"))
+	one, rest := blocking("rest")
+	must(t, m.Add(one))
+	r = start(t, m)
+	natstest.Eventually(t, "starting", func() bool { return m.isRunning() })
+	return m, r, rest
+}
+
+// TestAFailureWhileOthersAreStartingStopsThem: the connection is closed.
 func TestAFailureWhileOthersAreStartingStopsThem(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		isolated(t)
-		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: time.Hour})
-		client(t, m, sites())
-		must(t, m.JetStream().DeleteStream(t.Context(), "KV_sites"))
-		rest, _ := blocking("rest")
-		must(t, m.Add(rest))
-		r := start(t, m)
-		natstest.Eventually(t, "starting", func() bool { return m.isRunning() })
+		m, r, _ := starting(t)
 		m.Conn().Close()
 		mustSay(t, r.wait(), "connection to NATS: it was closed")
 	})
@@ -274,14 +284,7 @@ func TestAFailureWhileOthersAreStartingStopsThem(t *testing.T) {
 
 func TestAStopInTheMiddleOfAStartIsGraceful(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		isolated(t)
-		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: time.Hour})
-		client(t, m, sites())
-		must(t, m.JetStream().DeleteStream(t.Context(), "KV_sites"))
-		rest, started := blocking("rest")
-		must(t, m.Add(rest))
-		r := start(t, m)
-		natstest.Eventually(t, "starting", func() bool { return m.isRunning() })
+		_, r, started := starting(t)
 		must(t, r.stop())
 		select {
 		case <-started:
@@ -402,7 +405,8 @@ func TestTheGracePeriodHoldsForTheWhole(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		isolated(t)
 		const grace = 10 * time.Second
-		m, err := newManager(silent(t.Context()), Config{URL: startServer(t).URL(), GracePeriod: grace, WaitForServer: time.Minute})
+		m, err := newManager(silent(t.Context()),
+			Config{URL: startServer(t).URL(), GracePeriod: grace, WaitForServer: time.Minute})
 		must(t, err)
 		c := client(t, m, sites())
 		reconciling, cause := make(chan struct{}), make(chan error, 1)
