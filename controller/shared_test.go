@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -195,58 +194,6 @@ func ready(o *keeper) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// TestAControllerReadsAtOnceWhatAnotherOneWroteToTheSharedPrimaries: its next reconcile does, and its lister.
-func TestAControllerReadsAtOnceWhatAnotherOneWroteToTheSharedPrimaries(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		ctx := t.Context()
-		sites := w.sites()
-		derived := w.derive(sites, "sites-audit")
-		const rounds = 300
-		var written, missed, read atomic.Int64
-		seen := make(chan struct{}, 1)
-		reader, err := New("reader", derived, ReconcilerFunc(func(_ context.Context, req Request) (Result, error) {
-			want := written.Load()
-			s, err := derived.Lister().Get(req.Key)
-			if err != nil || int64(s.Spec.Pages) < want {
-				missed.Add(1)
-			}
-			read.Add(1)
-			if req.Operations.Has(OperationManual) {
-				seen <- struct{}{}
-			}
-			return Result{}, nil
-		}))
-		must(t, err)
-		done := make(chan struct{}, 1)
-		writer, err := New("writer", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-			if !req.Operations.Has(OperationManual) { // a write that woke the next one would be a loop, and slowed down
-				return Result{}, nil
-			}
-			round := written.Load() + 1
-			if err := sites.Patch(ctx, req.Key, fmt.Appendf(nil, `{"spec":{"pages":%d}}`, round)); err != nil {
-				return Result{}, err
-			}
-			written.Store(round)
-			reader.Enqueue(req.Key, OperationManual)
-			<-seen
-			done <- struct{}{}
-			return Result{}, nil
-		}))
-		must(t, err)
-		must(t, sites.Create(ctx, newSite("home", "one")))
-		w.run(reader)
-		w.run(writer)
-		for range rounds {
-			writer.Enqueue("home", OperationManual)
-			<-done
-		}
-		if n := missed.Load(); n > 0 {
-			t.Errorf("%d of %d reconciles did not see what the other controller had written", n, read.Load())
-		}
-	})
 }
 
 // TestAControllersPermissionsAreThoseOfItsOwnStatusBucket.

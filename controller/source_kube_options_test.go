@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
+
+var errDone = errors.New("done")
 
 // TestOptionsOfKubernetesSourcesAreRefusedElsewhere, where they would do nothing.
 func TestOptionsOfKubernetesSourcesAreRefusedElsewhere(t *testing.T) {
