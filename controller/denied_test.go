@@ -127,6 +127,7 @@ func TestWhatIsDeniedAtRunTimeIsNamed(t *testing.T) {
 	for subject, provoke := range map[string]func(admin *world, sites *entity.Client[*site]){
 		"$JS.API.CONSUMER.CREATE.KV_sites.>":          newConsumer("sites"),
 		"$JS.API.CONSUMER.MSG.NEXT.KV_sites.*":        newConsumer("sites"),
+		"$JS.API.CONSUMER.CREATE.KV_pages.>":          newConsumer("pages"),
 		"$JS.API.STREAM.INFO.KV_sites-status":         newConsumer("sites-status"),
 		"$JS.API.CONSUMER.MSG.NEXT.KV_sites-status.*": newConsumer("sites-status"),
 		"$KV.sites-status.home":                       write,
@@ -137,11 +138,13 @@ func TestWhatIsDeniedAtRunTimeIsNamed(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
 				w, admin := deniable(t)
 				var seen calls
-				c, sites, _ := w.runningSites(&seen, WithLeaseTiming(LeaseTiming{
+				pages := w.pages()
+				c, sites, _ := w.runningSites(&seen, Owns(pages), WithLeaseTiming(LeaseTiming{
 					Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: leaseRenewal,
 				}))
 				natstest.Eventually(t, "it watches", func() bool {
-					return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0
+					return sites.Informer().Status().Resumes > 0 && sites.Records().Informer().Status().Resumes > 0 &&
+						pages.Informer().Status().Resumes > 0
 				})
 				must(t, w.server.Reload(denying(subject)))
 				provoke(admin, admin.sites())

@@ -333,6 +333,7 @@ func TestAReconcilerOfItsOwnOpensTheBreakerThatItNames(t *testing.T) {
 	})
 }
 
+// TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack, and that is two events about the controller.
 func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		type news struct {
@@ -340,9 +341,9 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 			err    error
 		}
 		heard := make(chan news, 100)
-		w := newCloudWorld(t, quick, leaveDisks, WithOnSourceError(func(source string, err error) {
-			heard <- news{source, err}
-		}))
+		var told events
+		w := newCloudWorld(t, quick, leaveDisks, WithEventRecorder(&told),
+			WithOnSourceError(func(source string, err error) { heard <- news{source, err} }))
 		w.run(w.c)
 		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.cloud.GoAway(false)
@@ -356,8 +357,15 @@ func TestOnSourceErrorHearsThatAnAPIWentAwayAndCameBack(t *testing.T) {
 		if err := hears(); err == nil || !strings.Contains(err.Error(), "503") {
 			t.Errorf("heard %v", err)
 		}
+		natstest.Eventually(t, "that is an event", func() bool { return len(told.with("APIAway")) == 1 })
 		w.cloud.ComeBack()
 		for hears() != nil {
+		}
+		natstest.Eventually(t, "that is an event", func() bool { return len(told.with("APIBack")) == 1 })
+		for _, e := range append(told.with("APIAway"), told.with("APIBack")...) {
+			if e.kind != "Controller" || e.object != "sites" || !strings.HasPrefix(e.message, "OwnsExternal Disk") {
+				t.Errorf("%+v", e)
+			}
 		}
 	})
 }

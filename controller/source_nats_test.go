@@ -2,15 +2,11 @@ package controller
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -176,71 +172,6 @@ func TestBookkeepingInASecondarysRecordWakesNobody(t *testing.T) {
 		idle(t, c)
 		if n := seen.with("home", OperationSecondary); n != 1 {
 			t.Errorf("woken %d times, want once, when it was created: %v", n, seen.of("home"))
-		}
-	})
-}
-
-// TestASourceWhosePermissionIsTakenAwayDegradesAndHeals: the clerk may not watch pages any more, and then may again.
-func TestASourceWhosePermissionIsTakenAwayDegradesAndHeals(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		var options *server.Options
-		clerk := func(deny ...string) []*server.User {
-			return []*server.User{
-				{Username: "admin", Password: "x"},
-				{Username: "clerk", Password: "x", Permissions: &server.Permissions{
-					Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: deny}}},
-			}
-		}
-		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-			o.Users = clerk()
-			options = o
-		}))
-		_, js := natstest.Connect(t, s.URL(), nats.UserInfo("admin", "x"))
-		admin := &world{t: t, server: s, js: js}
-		_, js = natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"), nats.ReconnectWait(10*time.Millisecond),
-			nats.MaxReconnects(-1))
-		w := &world{t: t, server: s, js: js}
-		reload := func(deny ...string) {
-			t.Helper()
-			changed := options.Clone()
-			changed.Users = clerk(deny...)
-			must(t, s.Server().ReloadOptions(changed))
-		}
-		type news struct {
-			source string
-			err    error
-		}
-		told := make(chan news, 1000)
-		var seen calls
-		pages := w.pages()
-		c, sites, _ := w.runningSites(&seen, Owns(pages), WithOnSourceError(func(source string, err error) {
-			told <- news{source, err}
-		}))
-		const name = "Owns Page (bucket pages)"
-		natstest.Eventually(t, "the pages are watched", func() bool { return pages.Informer().Status().Resumes > 0 })
-		reload("$JS.API.CONSUMER.*.KV_pages.>", "$JS.API.CONSUMER.MSG.NEXT.KV_pages.>")
-		admin.withoutConsumers("pages")
-		natstest.Eventually(t, "the source is degraded", func() bool {
-			err := c.Stats().Degraded[name]
-			return err != nil && strings.Contains(err.Error(), "ermission")
-		})
-		n := receive(t, "the callback", told)
-		for n.source != name || n.err == nil || !strings.Contains(n.err.Error(), "ermission") {
-			n = receive(t, "the callback names the permission", told)
-		}
-		theirs := admin.pages()
-		must(t, theirs.Create(t.Context(), w.ownedPage("page", "home")))
-		must(t, sites.Patch(t.Context(), "away", []byte(`{"spec":{"pages":1}}`)))
-		natstest.Eventually(t, "primaries are reconciled all the same", func() bool {
-			return seen.with("away", OperationPut) == 2
-		})
-		reload()
-		natstest.Eventually(t, "the source works again", func() bool { return len(c.Stats().Degraded) == 0 })
-		natstest.Eventually(t, "what happened meanwhile is heard", func() bool {
-			return seen.with("home", OperationSecondary) == 1
-		})
-		for n.source != name || n.err != nil {
-			n = receive(t, "the callback is told that it works again", told)
 		}
 	})
 }

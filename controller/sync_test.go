@@ -13,8 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -120,24 +118,6 @@ func TestSourceThatDoesNotSyncFailsRunByName(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestSourceThatMayNotBeReadFailsRunByName(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := natstest.Start(t, natstest.WithConfig(func(o *server.Options) {
-			denied := &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.CREATE.KV_pages.>"}}
-			o.Users = []*server.User{{Username: "admin", Password: "x"},
-				{Username: "clerk", Password: "x", Permissions: &server.Permissions{Publish: denied}}}
-		}))
-		_, js := natstest.Connect(t, s.URL(), nats.UserInfo("clerk", "x"))
-		w := &world{t: t, server: s, js: js}
-		// The informers have synced or failed before Run asks them.
-		c, err := New("sites", started(w, w.sites()), noReconciler, Owns(started(w, w.pages())),
-			WithCacheSyncTimeout(3*time.Second))
-		must(t, err)
-		says(t, w.run(c).failed(), `controller "sites"`, "not synced: Owns Page (bucket pages)", "ermission",
-			"CONSUMER.CREATE.KV_pages")
-	})
 }
 
 func TestInformerThatHasBeenStoppedFailsRunByName(t *testing.T) {

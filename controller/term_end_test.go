@@ -91,28 +91,6 @@ func TestALeaseWonAndLostIsAnEvent(t *testing.T) {
 	})
 }
 
-// TestAnAPIThatGoesAwayAndComesBackIsTwoEvents about the controller.
-func TestAnAPIThatGoesAwayAndComesBackIsTwoEvents(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		var told events
-		w := newCloudWorld(t, withInterval(notInATest), nil, WithEventRecorder(&told))
-		w.run(w.c)
-		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
-		w.cloud.GoAway(false)
-		w.manySites(3)
-		natstest.Eventually(t, "it is away", w.away)
-		natstest.Eventually(t, "that is told", func() bool { return len(told.with("APIAway")) == 1 })
-		w.cloud.ComeBack()
-		natstest.Eventually(t, "it is back", func() bool { return w.cloud.Count() == 3 })
-		natstest.Eventually(t, "that is told", func() bool { return len(told.with("APIBack")) == 1 })
-		for _, e := range append(told.with("APIAway"), told.with("APIBack")...) {
-			if e.kind != "Controller" || e.object != "sites" || !strings.HasPrefix(e.message, "OwnsExternal Disk") {
-				t.Errorf("%+v", e)
-			}
-		}
-	})
-}
-
 // butLease is a recorder that leaves out who holds the lease, for tests of other events.
 type butLease struct{ EventRecorder }
 
