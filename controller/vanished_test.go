@@ -274,6 +274,9 @@ func TestARestoreEndsWithTheTermAndGoesOnInTheNext(t *testing.T) {
 		if err == nil || n == 0 || n == many || !strings.Contains(err.Error(), "does not lead any more") {
 			t.Fatalf("%d restored, error %v", n, err)
 		}
+		if _, err := m.c.ListVanished(t.Context()); err == nil {
+			t.Error("a controller that has stopped lists")
+		}
 		m = m.away().massed()
 		natstest.Eventually(t, "the brake holds the rest", func() bool {
 			state := m.c.Stats().Brake
@@ -281,24 +284,6 @@ func TestARestoreEndsWithTheTermAndGoesOnInTheNext(t *testing.T) {
 		})
 		if again, err := m.c.RestoreVanished(t.Context(), engagement, many-n); err != nil || again != many-n {
 			t.Errorf("%d restored, error %v", again, err)
-		}
-		m.isBack()
-	})
-}
-
-func TestARestoreGoesOnAfterARestart(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		m := newWorld(t).vanished()
-		engagement := m.engagement()
-		m.r.halt()
-		if _, err := m.c.ListVanished(t.Context()); err == nil {
-			t.Error("a controller that has stopped lists")
-		}
-		m = m.away().massed()
-		m.holdsAll()
-		n, err := m.c.RestoreVanished(t.Context(), engagement, many)
-		if err != nil || n != many {
-			t.Errorf("%d restored, error %v", n, err)
 		}
 		m.isBack()
 		for i := range many {
