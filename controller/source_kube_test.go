@@ -306,27 +306,6 @@ func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatIsGoneAlreadyIsDeleted: the deleter says IsNotFound, and the cache follows later.
-func TestAnObjectThatIsGoneAlreadyIsDeleted(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		k := newCluster(t)
-		var seen calls
-		c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(k)))
-		m := w.ownedMap("settings", "home")
-		k.Add(m)
-		natstest.Eventually(t, "it is in the cache", func() bool { return k.has("settings") })
-		k.refusing(apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "settings"))
-		must(t, sites.Delete(t.Context(), "home"))
-		natstest.Eventually(t, "the deleter is asked", func() bool { return len(k.asked()) > 0 })
-		k.FakeControllerSource.Delete(m.DeepCopy())
-		natstest.Eventually(t, "the site is torn down", func() bool { return c.Stats().TornDown == 1 })
-		if n := c.Stats().Failures; n != 0 {
-			t.Errorf("%d failures, want none", n)
-		}
-	})
-}
-
 func TestWithoutADeleterObjectsAreLeftAndNotWaitedFor(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
