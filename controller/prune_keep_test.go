@@ -72,7 +72,7 @@ func TestAKeyThatNoKubernetesObjectCanHaveIsAnError(t *testing.T) {
 		refused(`"old"`, "KeepKube")
 		key.Store("shop/old")
 		informer.Store(same)
-		refused("KeepKube", "OwnsKube")
+		refused("KeepKube: the informer is none of this controller's", "OwnsKube")
 		informer.Store(cluster.informer)
 		refused()
 		if !cluster.has("old") || len(cluster.asked()) > 0 {

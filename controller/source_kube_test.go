@@ -277,7 +277,7 @@ func TestADeleterThatFailsIsAskedAgain(t *testing.T) {
 				w := newWorld(t)
 				k := newCluster(t)
 				var seen calls
-				c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(k)))
+				c, sites, _ := w.runningSites(&seen, OwnsKube(k.informer, WithDeleter(DeleterFunc(k.Delete))))
 				k.refusing(refusal)
 				m := w.ownedMap("settings", "home")
 				k.Add(m)
