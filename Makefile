@@ -37,11 +37,10 @@ KUBETEST  := github.com/nagi-runtime/nagi/test/kubetest
 # kubetest itself is among them, whose tests depend on a variant of it.
 kube_tests = $(GO) list -test -f '{{range .Deps}}{{if or (eq . "$(KUBETEST)") (eq . "$(KUBETEST) [$(KUBETEST).test]")}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS) | sed -n 's/\.test$$//p'
 
-# Tests in files that the race detector leaves out: how often something allocates, for it allocates too, and an example
-# that works a whole day, for it takes five times as long.
-raceless_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}{{range .XTestGoFiles}}{{if eq . "example_day_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
+# Tests in files that the race detector leaves out: how often something allocates, for it allocates too.
+raceless_tests = $(GO) list -f '{{range .TestGoFiles}}{{if eq . "allocs_test.go"}}{{$$.ImportPath}}{{end}}{{end}}' $(PKGS)
 test_raceless = packages=$$($(raceless_tests) | $(1)); test -z "$$packages" || \
-	(set -x; $(GO) test $(LINK) -run '^TestAllocations|^ExampleTest_' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
+	(set -x; $(GO) test $(LINK) -run '^TestAllocations' -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $$packages)
 
 # Modules of their own below test/: what they depend on is not to become what Nagi depends on.
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))

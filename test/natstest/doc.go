@@ -15,16 +15,24 @@
 //		natstest.Test(t, func(t *testing.T) {
 //			srv := natstest.Start(t)                    // stopped and removed when the test ends
 //			nc, js := natstest.Connect(t, srv.URL())    // reconnects for ever; closed when the test ends
-//			... // start the controller, write a document
+//			... // make the client and the controller
+//			t.Cleanup(client.Close)
+//			stop := natstest.Run(t, c.Run)              // until the test ends
+//			... // write a document
 //			synctest.Wait()                             // all that can happen now has happened
-//			time.Sleep(15*time.Second - 1)              // not yet
-//			time.Sleep(1)                               // now
+//			time.Sleep(15*time.Second - 1)              // just before: not yet
+//			time.Sleep(2)                               // just after; at one instant either of two timers may be first
 //			srv.Restart()                               // same address, same store: clients come back by themselves
 //		})
 //	}
 //
-// It is a real server with a real store, and one day of an idle controller costs it some ten seconds. What the test does
-// not stop is a leak, and fails it. Where a connection is not made by [Connect], it needs the option [Dialer].
+// It is a real server with a real store, and one day of an idle controller costs it some ten seconds, under the race
+// detector five times as many: leases, heartbeats and timers of the day all run. What the test does not stop is a leak,
+// and fails it. Where a connection is not made by [Connect], it needs the option [Dialer]: nats.Connect(srv.URL(),
+// natstest.Dialer()), or manager.Config{URL: srv.URL(), Options: []nats.Option{natstest.Dialer()}}.
+//
+// What has no jitter is exact to the nanosecond: timeouts, RequeueAfter, a TTL. A backoff, a resync, the next try of a
+// replica for the lease and of a client to reconnect have jitter, and are exact in their bounds.
 //
 // Time stands still while a goroutine waits for something outside of the bubble: a socket, a process, a channel that was
 // made before, or a lock whose holder sleeps. After a minute Test prints which ones do. So there are no clusters, no

@@ -1,10 +1,9 @@
-//go:build !race
-
 package natstest_test
 
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,18 +30,16 @@ func ExampleTest_aDay() {
 			t.Fatal(err)
 		}
 		t.Cleanup(client.Close)
-		reconciled := 0
+		var reconciled atomic.Int64
 		c, err := controller.New("websites", client, controller.ReconcilerFunc(
 			func(context.Context, controller.Request) (controller.Result, error) {
-				reconciled++
+				reconciled.Add(1)
 				return controller.Result{}, nil
 			}), controller.WithResyncInterval(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- c.Run(ctx) }()
+		natstest.Run(t, c.Run)
 
 		home := &website{Spec: websiteSpec{Title: "Home"}}
 		home.SetName("home")
@@ -58,14 +55,10 @@ func ExampleTest_aDay() {
 					t.Fatal(err)
 				}
 			}
-			reconciled = 0
+			reconciled.Store(0)
 			time.Sleep(time.Hour)
 			fmt.Printf("%s reconciled %d times, degraded %d\n",
-				time.Now().Format("15:04"), reconciled, len(c.Stats().Degraded))
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+				time.Now().Format("15:04"), reconciled.Load(), len(c.Stats().Degraded))
 		}
 	})
 	// Output:

@@ -59,5 +59,5 @@ func WithConfig(change func(*server.Options)) Option {
 }
 
 // WithConfigText gives the server a configuration as in a file of nats-server: accounts, users and permissions, limits.
-// Address and store stay as they are. A start with a text that the server does not understand fails.
+// Address and store stay as they are, and there is JetStream without a block that says so. A start with a text that the server does not understand fails.
 func WithConfigText(text string) Option { return func(c *config) { c.configText = text } }

@@ -156,8 +156,8 @@ func orBoth(directions []Direction) []Direction {
 }
 
 // Tamper asks decide what becomes of each message, in both directions, from now on until the next call; nil lets all pass,
-// as at the start. decide is called by several goroutines, but never by two at once for one direction of a connection. It
-// works in virtual time only; elsewhere see the option [Tamper].
+// as at the start. decide is called by several goroutines, but never by two at once, so while it waits no message goes on;
+// [Fate].Late lets one wait. It works in virtual time only; elsewhere see the option [Tamper].
 func (p *Proxy) Tamper(decide func(*Message) Fate) {
 	if !p.virtual {
 		panic("natstest: Proxy.Tamper works in virtual time only, see natstest.Test")
@@ -169,10 +169,10 @@ func (p *Proxy) Tamper(decide func(*Message) Fate) {
 }
 
 func oneAtATime(decide func(*Message) Fate) func(*Message) Fate {
-	var mu sync.Mutex
+	turn := make(chan struct{}, 1) // not a mutex: time would stand still for who waits for that
 	return func(m *Message) Fate {
-		mu.Lock()
-		defer mu.Unlock()
+		turn <- struct{}{}
+		defer func() { <-turn }()
 		return decide(m)
 	}
 }

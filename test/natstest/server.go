@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -196,11 +197,12 @@ func (s *Server) options() (*server.Options, error) {
 	o.Host, o.Port, o.DontListen = ports.Host, s.port, s.virtual
 	o.NoSigs = true
 	// By itself it closes a connection that has not said who it is within two seconds.
-	o.AuthTimeout = slowest.Seconds()
+	o.AuthTimeout = cmp.Or(o.AuthTimeout, slowest.Seconds())
 	o.JetStream = !s.cfg.noJetStream
 	o.StoreDir = s.dir
-	o.JetStreamMaxMemory, o.JetStreamMaxStore = maxMemory, maxStore
-	o.SyncAlways = s.cfg.syncAlways
+	o.JetStreamMaxMemory = cmp.Or(o.JetStreamMaxMemory, maxMemory)
+	o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, maxStore)
+	o.SyncAlways = o.SyncAlways || s.cfg.syncAlways
 	if s.cfg.maxPayload > 0 {
 		o.MaxPayload = s.cfg.maxPayload
 		o.MaxPending = max(server.MAX_PENDING_SIZE, 2*int64(s.cfg.maxPayload))
@@ -212,7 +214,7 @@ func (s *Server) options() (*server.Options, error) {
 }
 
 // Stop stops the server and returns when it is down: the port is closed and its goroutines have ended. The store is
-// kept. Stopping a stopped server does nothing.
+// kept. Stopping a stopped server does nothing. In virtual time it takes some of it, about 50 ms, as a real one does.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ import (
 // Time stands still while anything works, and jumps to the next timer when nothing does, so an hour of waiting costs
 // nothing and an assertion about time can be exact. It begins at midnight of 2000-01-01, UTC.
 //
-// All that f starts has to end with it: what is left is reported with its stack, and the test fails. t.Run and
-// t.Parallel may not be called in f, but around Test.
+// All that f starts has to end with it: [Run] sees to that for a controller, and a client is to be closed. What has not
+// ended a minute of virtual time after f fails the test, with its stacks. t.Run and t.Parallel may not be called in f,
+// but around Test.
 //
 // The calls of Test in one process take turns, parallel tests or not. While one runs no connection of nats.go may be in
 // use outside of it, and none that is made outside may be used inside: nats.go keeps timers for all connections of a
@@ -43,13 +45,40 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	defer stores.Add(-1)
 	forgetTimers()
 	defer forgetTimers()
-	network.reset()
+	network.open()
+	defer network.close()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer tellOfStandstill(t.Name())()
+	bubble := ""
+	defer func() { t.Helper(); tellOfLeftovers(t, recover(), bubble) }()
 	synctest.Test(t, func(t *testing.T) {
+		bubble = thisBubble()
+		t.Cleanup(func() { time.Sleep(patience) }) // the last one: what winds down does so by timers
 		keepStoresTime(t)
 		f(t)
 	})
+}
+
+// tellOfLeftovers fails the test for the panic by which synctest says that goroutines of the bubble wait for ever. They
+// stay, and other tests go on.
+func tellOfLeftovers(t *testing.T, panicked any, bubble string) {
+	t.Helper()
+	if panicked == nil {
+		return
+	}
+	if err, ok := panicked.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock:") {
+		panic(panicked)
+	}
+	t.Fatalf("natstest: %v. A test has to stop what it starts and to wait for it, see Run, and to close each client. "+
+		"What is left:\n\n%s", panicked, stacksOf(allStacks(), bubble))
+}
+
+// thisBubble returns what the headers of stacks call the bubble of the caller.
+func thisBubble() string {
+	stack := make([]byte, 256)
+	header, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "\n")
+	_, bubble, _ := strings.Cut(header, ", ")
+	return strings.TrimSuffix(bubble, "]:")
 }
 
 // The server's stores of messages take storesTime for the present, by which those on disk drop what is too old. The
@@ -106,8 +135,8 @@ func tellOfStandstill(test string) (stop func()) {
 			case <-ended:
 				return
 			case <-ticker.C:
-				fmt.Fprintf(os.Stderr, "natstest: %s goes on; what it waits for outside of its bubble:\n\n%s\n",
-					test, waitingOutside(allStacks()))
+				fmt.Fprintf(os.Stderr, "natstest: %s goes on, and it is about %s there%s\n", test,
+					time.Unix(0, storesTime.Load()).UTC().Format(time.DateTime), waitingOutside(allStacks()))
 			}
 		}
 	})
@@ -122,16 +151,26 @@ func allStacks() string {
 	return string(stacks[:runtime.Stack(stacks, true)])
 }
 
-// waitingOutside selects the goroutines of a bubble that are not durably blocked.
+// waitingOutside tells of the goroutines of a bubble that wait, and not durably; "" if there are none: then it works.
 func waitingOutside(stacks string) string {
-	var waiting []string
+	waiting := stacksOf(stacks, "synctest bubble", "(durable)", "[running", "[runnable")
+	if waiting == "" {
+		return ""
+	}
+	return "; what it waits for outside of its bubble:\n\n" + waiting
+}
+
+// stacksOf selects the stacks with a text in their headers and none of the others.
+func stacksOf(stacks, with string, without ...string) string {
+	var selected []string
 	for stack := range strings.SplitSeq(stacks, "\n\n") {
 		header, _, _ := strings.Cut(stack, "\n")
-		if strings.Contains(header, "synctest bubble") && !strings.Contains(header, "(durable)") {
-			waiting = append(waiting, stack)
+		has := func(text string) bool { return text != "" && strings.Contains(header, text) }
+		if has(with) && !slices.ContainsFunc(without, has) {
+			selected = append(selected, stack)
 		}
 	}
-	return strings.Join(waiting, "\n\n")
+	return strings.Join(selected, "\n\n")
 }
 
 // turn is held while time is virtual.
@@ -157,10 +196,16 @@ type virtualNetwork struct {
 	accepted map[string]func() (net.Conn, error)
 }
 
-func (n *virtualNetwork) reset() {
+func (n *virtualNetwork) open() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last, n.accepted = 0, map[string]func() (net.Conn, error){}
+}
+
+func (n *virtualNetwork) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.accepted = nil
 }
 
 // port returns a port that no other server or proxy of this test has. The system lets nobody but its administrator listen
@@ -168,6 +213,9 @@ func (n *virtualNetwork) reset() {
 func (n *virtualNetwork) port() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.accepted == nil {
+		panic("natstest: a server or a proxy in a bubble of synctest.Test: call natstest.Test in its place")
+	}
 	n.last++
 	return n.last
 }

@@ -139,6 +139,73 @@ func TestAConfigurationFileIsTaken(t *testing.T) {
 	})
 }
 
+// TestAConfigurationFileHasLimits of JetStream, and what it does not say is as ever.
+func TestAConfigurationFileHasLimits(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t, natstest.WithConfigText("jetstream { max_file_store: 2MB }"))
+		_, js := natstest.Connect(t, srv.URL())
+		for size, fits := range map[int64]bool{1 << 20: true, 1 << 30: false} {
+			for storage, limited := range map[jetstream.StorageType]bool{
+				jetstream.FileStorage: true, jetstream.MemoryStorage: false,
+			} {
+				_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+					Name: fmt.Sprintf("%s-%d", storage, size), Subjects: []string{fmt.Sprintf("%s.%d", storage, size)},
+					Storage: storage, MaxBytes: size,
+				})
+				if (err == nil) != (fits || !limited) {
+					t.Errorf("a stream of %d bytes in %v: %v", size, storage, err)
+				}
+			}
+		}
+	})
+}
+
+// TestWhoTampersMayWait: meanwhile no message goes on.
+func TestWhoTampersMayWait(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		proxy := natstest.StartProxy(t, natstest.Start(t).URL())
+		first, _ := natstest.Connect(t, proxy.URL())
+		second, _ := natstest.Connect(t, proxy.URL())
+		proxy.Tamper(func(m *natstest.Message) (fate natstest.Fate) {
+			time.Sleep(10 * time.Millisecond)
+			return fate
+		})
+		ended := make(chan error, 2)
+		for _, nc := range []*nats.Conn{first, second} {
+			go func() { ended <- errors.Join(nc.Publish("a", nil), nc.Flush()) }()
+		}
+		must(t, errors.Join(<-ended, <-ended))
+		proxy.Tamper(nil)
+	})
+}
+
+// TestRunRunsUntilTheTestEnds or stop is called, and says what failed.
+func TestRunRunsUntilTheTestEnds(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		var ran []string
+		t.Cleanup(func() {
+			if want := []string{"second", "first"}; !slices.Equal(ran, want) {
+				t.Errorf("ended %q, want %q", ran, want)
+			}
+		})
+		run := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second) // it winds down
+				ran = append(ran, name)
+				return nil
+			}
+		}
+		natstest.Run(t, run("first"))
+		stop := natstest.Run(t, run("second"))
+		stop()
+		stop()
+		if len(ran) != 1 {
+			t.Errorf("ended %q before stop returned", ran)
+		}
+	})
+}
+
 func TestAWrongConfigurationFileIsAnError(t *testing.T) {
 	if _, err := natstest.New(natstest.WithConfigText("accounts {")); err == nil ||
 		!strings.Contains(err.Error(), "configuration") {
@@ -349,13 +416,13 @@ func TestASnapshotIsRestoredInVirtualTime(t *testing.T) {
 	})
 }
 
-// mistakes end their test, so each is made in a process of its own.
+// mistakes fail their test, and no other one of their process.
 var mistakes = map[string]struct {
 	says string
 	make func(t *testing.T)
 }{
-	"a goroutine is left": {"blocked goroutines remain", func(*testing.T) { go func() { <-make(chan int) }() }},
-	"a server is left": {"blocked goroutines remain", func(t *testing.T) {
+	"a goroutine is left": {"chan receive (durable)", func(*testing.T) { go func() { <-make(chan int) }() }},
+	"a server is left": {"server.(*", func(t *testing.T) {
 		_, err := natstest.New()
 		must(t, err)
 	}},
@@ -367,20 +434,30 @@ var mistakes = map[string]struct {
 		_, err := nats.Connect("nats://127.0.0.1:7", natstest.Dialer())
 		must(t, err)
 	}},
+	"a bubble of synctest": {"call natstest.Test in its place", func(t *testing.T) { natstest.Start(t) }},
 }
 
 func TestMistakesInVirtualTimeAreTold(t *testing.T) {
 	const which = "NATSTEST_MISTAKE"
 	if name := os.Getenv(which); name != "" {
-		natstest.Test(t, mistakes[name].make)
+		if name != "a bubble of synctest" {
+			t.Run("mistaken", func(t *testing.T) { natstest.Test(t, mistakes[name].make) })
+			t.Run("next", func(t *testing.T) {
+				natstest.Test(t, func(t *testing.T) { natstest.Connect(t, natstest.Start(t).URL()) })
+				t.Log("the next test goes on")
+			})
+			return
+		}
+		synctest.Test(t, mistakes[name].make)
 		return
 	}
 	for name, mistake := range mistakes {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMistakesInVirtualTimeAreTold$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMistakesInVirtualTimeAreTold$", "-test.v")
 			cmd.Env = append(os.Environ(), which+"="+name)
 			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), mistake.says) {
+			if err == nil || !strings.Contains(string(out), mistake.says) ||
+				name != "a bubble of synctest" && !strings.Contains(string(out), "the next test goes on") {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
