@@ -66,6 +66,28 @@ func TestTheEndOfATermMendsNothing(t *testing.T) {
 	})
 }
 
+// TestNothingWorksAgainWhileTheServerIsAway: the term that ends, and then the controller, take off what they reported,
+// and nobody reads that it is mended.
+func TestNothingWorksAgainWhileTheServerIsAway(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var lines logLines
+		c, err := New("sites", w.sites(), (&calls{}).reconciler(nil))
+		must(t, err)
+		r := w.run(logging{c, lines.logger()})
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		w.server.Stop()
+		time.Sleep(10 * time.Minute) // the leader looks at its claim each minute
+		r.halt()
+		if len(lines.with("Source degraded, the rest goes on")) == 0 {
+			t.Error("nothing was told")
+		}
+		for _, line := range lines.with("Source works again") {
+			t.Errorf("the log says %v", line)
+		}
+	})
+}
+
 // TestALeaseWonAndLostIsAnEvent about the controller: once in each term, and not when it stops.
 func TestALeaseWonAndLostIsAnEvent(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

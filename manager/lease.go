@@ -142,7 +142,7 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 		Identity:     fmt.Sprintf("%s_%d_%s", machine, os.Getpid(), nuid.Next()),
 		AbsentIsFree: true, // the controllers' own leases keep replicas apart
 		Holder:       known.Held,
-		Report:       reportLease(log, known),
+		Report:       reportLease(leading, log, known),
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -171,14 +171,16 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 }
 
 // reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
-func reportLease(log klog.Logger, known *hosted.Lease) func(context.Context, error) {
+func reportLease(applying context.Context, log klog.Logger, known *hosted.Lease) func(context.Context, error) {
 	told := ""
 	return func(_ context.Context, err error) {
 		known.Report(err)
 		switch {
 		case err == nil && told != "":
 			told = ""
-			log.Info("The lease of the process can be read and written again")
+			if applying.Err() == nil { // else that nobody applies any more has mended nothing
+				log.Info("The lease of the process can be read and written again")
+			}
 		case err != nil && told != err.Error():
 			told = err.Error()
 			log.Error(err, "The lease of the process cannot be read or written")

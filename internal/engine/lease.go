@@ -38,7 +38,13 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		},
 		Removed: e.leaseRemoved,
 		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
-		Report:  e.leaseHealth.Report,
+		Report: func(request context.Context, err error) {
+			if err == nil && ctx.Err() != nil {
+				e.leaseHealth.Leave(request) // that nobody applies any more mends nothing
+			} else {
+				e.leaseHealth.Report(request, err)
+			}
+		},
 	}
 	lead = e.events.Terms(ctx, cfg.Identity, lead)
 	if err := hosted.WhileElected(ctx, hosted.Candidate{

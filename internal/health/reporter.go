@@ -43,3 +43,11 @@ func (r *Reporter) Healthy(ctx context.Context) {
 		return nil
 	})
 }
+
+// Leave takes off the board what nobody reports here any more, see Board.Leave.
+func (r *Reporter) Leave(ctx context.Context) {
+	r.board.Leave(ctx, r.name, func() error {
+		r.failing.Store(false)
+		return nil
+	})
+}

@@ -192,16 +192,19 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 const silent = 500 * time.Millisecond
 
 // try calls f until it succeeds or ctx ends.
-func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) error {
+func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) (err error) {
 	began, told := time.Now(), false
 	defer func() {
-		if told {
-			c.report(context.WithoutCancel(ctx), nil)
+		switch {
+		case told && err == nil:
+			c.report(ctx, nil)
+		case told: // ctx has ended, and nobody knows better
+			c.bucket.leave(ctx, c.name())
 		}
 	}()
 	for failed := 0; ; failed++ {
 		bounded, cancel := context.WithTimeout(ctx, longestRequest)
-		err := f(bounded)
+		err = f(bounded)
 		cancel()
 		if err == nil {
 			return nil
@@ -255,6 +258,11 @@ func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 
 var errAnswer = errors.New("it holds an answer of the server, for which somebody named this key as the reply subject")
 
-func (c Cell[T]) report(ctx context.Context, err error) {
-	c.bucket.board.Set(ctx, c.key+" (bucket "+c.bucket.name+")", err)
+func (c Cell[T]) report(ctx context.Context, err error) { c.bucket.board.Set(ctx, c.name(), err) }
+
+func (c Cell[T]) name() string { return c.key + " (bucket " + c.bucket.name + ")" }
+
+// leave takes off the board what the next leader will report.
+func (b *Bucket) leave(ctx context.Context, name string) {
+	b.board.Leave(context.WithoutCancel(ctx), name, func() error { return nil })
 }

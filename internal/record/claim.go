@@ -149,9 +149,11 @@ func (c *Claim) takeBucket(ctx context.Context) error {
 // not succeed while the id is another one than in the last term and objects tell of it: seen lists them by their ids,
 // and stream is that of the primaries' documents.
 func (c *Claim) BeginTerm(ctx context.Context, seen func() Sightings, stream func() string) error {
-	board, lasting := c.bucket.board, context.WithoutCancel(ctx)
-	defer board.Set(lasting, c.installation(), nil)
-	defer c.report(lasting, nil)
+	board := c.bucket.board
+	defer func() { // what is still wrong when ctx has ended is the next leader's
+		c.bucket.leave(ctx, c.installation())
+		c.bucket.leave(ctx, c.name())
+	}()
 	for {
 		err := c.Take(ctx)
 		var wrong error
@@ -176,7 +178,7 @@ const keepInterval = time.Minute
 // Keep puts back what somebody removed or changed of the claim, until ctx ends. The id stays that of the term, because
 // the secondaries of this installation carry it.
 func (c *Claim) Keep(ctx context.Context) {
-	defer c.report(context.WithoutCancel(ctx), nil) // it is the next leader's
+	defer c.bucket.leave(ctx, c.name()) // it is the next leader's
 	for {
 		c.await(ctx, keepInterval)
 		if ctx.Err() != nil {
@@ -221,6 +223,6 @@ func (c *Claim) await(ctx context.Context, longest time.Duration) {
 	}
 }
 
-func (c *Claim) report(ctx context.Context, err error) {
-	c.bucket.board.Set(ctx, "claim (bucket "+c.bucket.name+")", err)
-}
+func (c *Claim) report(ctx context.Context, err error) { c.bucket.board.Set(ctx, c.name(), err) }
+
+func (c *Claim) name() string { return "claim (bucket " + c.bucket.name + ")" }
