@@ -123,7 +123,7 @@ func (c *Client[T]) checkPatchedType(key string, before, result []byte, sent T) 
 
 // typeOf returns the type of a document as it is stored.
 func typeOf(document []byte) (t metav1.TypeMeta) {
-	_ = unmarshalV1(document, &t) // what does not decode has none
+	_ = anyJSON.Unmarshal(document, &t) // what does not decode has none
 	return t
 }
 
@@ -163,6 +163,6 @@ func finalizersOf(document []byte) []string {
 			Finalizers []string `json:"finalizers"`
 		} `json:"metadata"`
 	}
-	_ = unmarshalV1(document, &in) // what does not decode has none
+	_ = anyJSON.Unmarshal(document, &in) // what does not decode has none
 	return in.Metadata.Finalizers
 }
