@@ -178,7 +178,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 			"Config.MaxDocumentBytes of the client that reads it", len(data), c.maxBytes)
 	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return &flaw{line: 1, column: 1, why: "it is no JSON object"}
+		return noObject(data)
 	}
 	if err := checkDepth(data); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 	}
 	u := any(obj).(*unstructured.Unstructured)
 	if err := utiljson.Unmarshal(data, &u.Object); err != nil {
-		return whyUndecodable(data, c.elem, err)
+		return whyUndecodable(data, reflect.TypeFor[any](), err)
 	}
 	return checkUnstructuredMeta(u.Object)
 }
