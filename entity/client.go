@@ -223,7 +223,7 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	if err := c.keep(ctx, &d, expected); err != nil {
 		return err
 	}
-	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected})
+	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected, lasts: d.lasts})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		if conflict.actual.live() == nil {
 			return newNotFound(c.cfg.Kind, c.cfg.Bucket, d.key)

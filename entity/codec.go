@@ -3,7 +3,6 @@ package entity
 import (
 	"bytes"
 	"cmp"
-	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
+	"github.com/nagi-runtime/nagi/internal/exactjson"
 	"github.com/nagi-runtime/nagi/internal/members"
 	"github.com/nagi-runtime/nagi/internal/secrets"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +25,8 @@ import (
 // may be created again.
 var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
 
-// codec turns documents into entities and back, with the semantics of encoding/json. It uses
-// github.com/go-json-experiment/json, which takes little more than half the time.
+// codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in interfaces:
+// see package exactjson.
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool
@@ -57,7 +56,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
 		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
-		unmarshal: unmarshalV1, marshal: marshalV1, shape: members.Any(), strict: cfg.Strict,
+		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, shape: members.Any(), strict: cfg.Strict,
 	}
 	c.groupVersion, _ = schema.ParseGroupVersion(cfg.APIVersion) // NewClient has checked it
 	if t == reflect.TypeFor[*None]() {
@@ -76,12 +75,9 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
 	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
-	embed := true
-	if reaches(c.elem, reflect.TypeFor[stdjson.Number](), map[reflect.Type]bool{}) {
-		// The library has its own Number and treats encoding/json's as a string.
-		c.unmarshal, c.marshal, embed = stdjson.Unmarshal, stdjson.Marshal, false
-	}
-	c.shape = members.Of(c.elem, members.Options{Embed: embed, Ignored: []string{"status"}})
+	coder := exactjson.For(c.elem)
+	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
+	c.shape = members.Of(c.elem, members.Options{Ignored: []string{"status"}})
 	c.keeps = !c.shape.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
@@ -93,8 +89,8 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	return c, nil
 }
 
-func unmarshalV1(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
-func marshalV1(v any) ([]byte, error)      { return jsonv1.Marshal(v) }
+// anyJSON is for documents of no type of the user's.
+var anyJSON = exactjson.Any()
 
 // checkDeepCopy checks that copies of a T are T. Embedding Object would make them the embedded type and lose the rest.
 func checkDeepCopy[T IEntity](zero T) (err error) {
@@ -128,30 +124,6 @@ func statusField(t reflect.Type) []int {
 		}
 	}
 	return nil
-}
-
-// reaches reports whether a value of type t can hold one of type what.
-func reaches(t, what reflect.Type, seen map[reflect.Type]bool) bool {
-	if t == what {
-		return true
-	}
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return reaches(t.Elem(), what, seen)
-	case reflect.Map:
-		return reaches(t.Key(), what, seen) || reaches(t.Elem(), what, seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if reaches(t.Field(i).Type, what, seen) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (c *codec[T]) new() T { return reflect.New(c.elem).Interface().(T) }
@@ -206,7 +178,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 			"Config.MaxDocumentBytes of the client that reads it", len(data), c.maxBytes)
 	}
 	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
-		return &flaw{line: 1, column: 1, why: "it is no JSON object"}
+		return noObject(data)
 	}
 	if err := checkDepth(data); err != nil {
 		return err
@@ -219,7 +191,7 @@ func (c *codec[T]) parse(data []byte, obj T) error {
 	}
 	u := any(obj).(*unstructured.Unstructured)
 	if err := utiljson.Unmarshal(data, &u.Object); err != nil {
-		return whyUndecodable(data, c.elem, err)
+		return whyUndecodable(data, reflect.TypeFor[any](), err)
 	}
 	return checkUnstructuredMeta(u.Object)
 }
@@ -332,7 +304,7 @@ func hasInternalAnnotation(obj metav1.Object) bool {
 // documentOf encodes a clean object.
 func (c *codec[T]) documentOf(clean T, key string) (document []byte, err error) {
 	if u, ok := any(clean).(*unstructured.Unstructured); ok {
-		document, err = marshalV1(u.Object)
+		document, err = anyJSON.Marshal(u.Object)
 	} else if document, err = c.marshal(clean); err == nil && c.status != nil {
 		document, err = c.withoutStatus(document)
 	}

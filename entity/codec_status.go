@@ -47,7 +47,7 @@ func (c *codec[T]) statusJSON(obj T) (stdjson.RawMessage, error) {
 		if u.Object["status"] == nil {
 			return nil, nil
 		}
-		return marshalV1(u.Object["status"])
+		return anyJSON.Marshal(u.Object["status"])
 	}
 	if c.status == nil {
 		return nil, fmt.Errorf("%v has no field with the JSON name status", c.elem)

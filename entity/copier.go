@@ -1,9 +1,12 @@
 package entity
 
 import (
+	"encoding"
+	"encoding/json"
 	"math/big"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -34,9 +37,11 @@ var unsharers sync.Map // reflect.Type → unsharer
 
 // immutableTypes never change behind their unexported pointers, so sharing them is safe.
 var immutableTypes = map[reflect.Type]bool{
-	reflect.TypeFor[time.Time]():    true,
-	reflect.TypeFor[netip.Addr]():   true,
-	reflect.TypeFor[netip.Prefix](): true,
+	reflect.TypeFor[time.Time]():      true,
+	reflect.TypeFor[netip.Addr]():     true,
+	reflect.TypeFor[netip.AddrPort](): true,
+	reflect.TypeFor[netip.Prefix]():   true,
+	reflect.TypeFor[regexp.Regexp]():  true,
 }
 
 func unsharerOf(t reflect.Type) unsharer {
@@ -81,6 +86,9 @@ func (b *copierBuilder) buildKind(t reflect.Type) unsharer {
 	}
 	if u := methodUnsharer(t); u != nil {
 		return u
+	}
+	if t.Kind() == reflect.Struct && codesItself(t) && hidesMemory(t) {
+		return unshareByJSON
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -138,6 +146,53 @@ func methodUnsharer(t reflect.Type) unsharer {
 		return func(v reflect.Value) { v.Set(v.Addr().Method(m.Index).Call(nil)[0].Elem()) }
 	}
 	return nil
+}
+
+// codesItself reports whether a type has methods that make JSON of it, and it of JSON.
+func codesItself(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Marshaler]()) && p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// hidesMemory reports whether a struct has memory behind unexported fields, which reflection cannot give to a copy.
+func hidesMemory(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if f := t.Field(i); !f.IsExported() && holdsMemory(f.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsMemory reports whether copies by assignment share something that may change.
+func holdsMemory(t reflect.Type) bool {
+	if immutableTypes[t] {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return !immutableTypes[t.Elem()]
+	case reflect.Slice, reflect.Map, reflect.Interface:
+		return true
+	case reflect.Array:
+		return holdsMemory(t.Elem())
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if holdsMemory(t.Field(i).Type) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unshareByJSON is for a type that makes JSON of what it hides. A value that it makes no JSON of was in no document.
+func unshareByJSON(v reflect.Value) {
+	out := reflect.New(v.Type())
+	if data, err := json.Marshal(v.Addr().Interface()); err == nil && json.Unmarshal(data, out.Interface()) == nil {
+		v.Set(out.Elem())
+	}
 }
 
 func (b *copierBuilder) pointer(t reflect.Type) unsharer {

@@ -1,8 +1,12 @@
 package entity
 
 import (
+	"encoding/json"
 	"math/big"
+	"net/netip"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,5 +163,60 @@ func BenchmarkDeepCopy(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		obj.DeepCopyObject()
+	}
+}
+
+// bag hides what it makes JSON of.
+type bag struct{ items map[string]int }
+
+func (b bag) MarshalJSON() ([]byte, error)     { return json.Marshal(b.items) }
+func (b *bag) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &b.items) }
+
+// path hides what it makes text of.
+type path struct {
+	Sep   string
+	parts []string
+}
+
+func (p *path) MarshalText() ([]byte, error) { return []byte(strings.Join(p.parts, "/")), nil }
+func (p *path) UnmarshalText(text []byte) error {
+	p.Sep, p.parts = "/", strings.Split(string(text), "/")
+	return nil
+}
+
+// TestACopySharesNothingThatATypeHides behind unexported fields, if the type makes JSON of it.
+func TestACopySharesNothingThatATypeHides(t *testing.T) {
+	type spec struct {
+		Bag     bag
+		Bags    map[string]*bag
+		Any     any
+		Path    *path
+		Pattern *regexp.Regexp
+		Port    netip.AddrPort
+	}
+	newBag := func() *bag { return &bag{items: map[string]int{"a": 1}} }
+	in := &Object[spec, struct{}]{Spec: spec{
+		Bag: *newBag(), Bags: map[string]*bag{"x": newBag(), "nil": nil}, Any: newBag(),
+		Path: &path{Sep: "/", parts: []string{"a", "b"}}, Pattern: regexp.MustCompile("a+"),
+		Port: netip.MustParseAddrPort("[::1%eth0]:80"),
+	}}
+	out := in.DeepCopy()
+	if !reflect.DeepEqual(in, out) {
+		t.Fatalf("got %+v, want %+v", out, in)
+	}
+	out.Spec.Bag.items["a"] = 2
+	out.Spec.Bags["x"].items["a"] = 2
+	out.Spec.Any.(*bag).items["a"] = 2
+	out.Spec.Path.parts[0] = "changed"
+	for what, b := range map[string]*bag{"a field": &in.Spec.Bag, "a map": in.Spec.Bags["x"], "any": in.Spec.Any.(*bag)} {
+		if b.items["a"] != 1 {
+			t.Errorf("a copy shares what %s hides", what)
+		}
+	}
+	if in.Spec.Path.parts[0] != "a" {
+		t.Error("a copy shares what a type hides that makes text of it")
+	}
+	if in.Spec.Pattern != out.Spec.Pattern {
+		t.Error("a regular expression, which nothing changes, was compiled again")
 	}
 }

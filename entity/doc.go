@@ -71,6 +71,12 @@
 // primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
 // says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
 //
+// # Numbers
+//
+// A whole number in an interface, such as a member of a map[string]any, is an int64, as in apimachinery, and any other
+// number a float64; encoding/json alone would make a float64 of each and round it beyond 2^53. A whole number that no
+// int64 has is a float64, too, and is written as such: give it a field of type uint64 or json.Number.
+//
 // # Transforms
 //
 // Client.Informer().SetTransform sets what each document goes through before the cache keeps it, mostly to save memory.

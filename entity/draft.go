@@ -12,6 +12,8 @@ type draft[T IEntity] struct {
 	key, natsKey string
 	data         []byte
 	sent         T // the copy that was encoded
+	lasts        lifetime
+	expires      int64 // the same, as an oddity has it
 }
 
 func (c *Client[T]) prepare(obj T) (draft[T], error) {
@@ -44,7 +46,7 @@ func (c *Client[T]) checkSize(key string, document []byte) error {
 
 // wrote sets obj's revision, and adds the write to the lister and to the context's log.
 func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
-	c.noteOddity(d.natsKey, revision, c.codec.look(d.key, d.data, d.sent), false)
+	c.noteOddity(d.natsKey, revision, c.codec.look(d.key, d.data, d.sent).expiring(d.expires), false)
 	setRevision(obj, revision)
 	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
 	c.remember(ctx, d.key, d.sent, revision)

@@ -81,7 +81,7 @@ func FuzzDocument(f *testing.F) {
 		if (err == nil) != (stdErr == nil) {
 			t.Fatalf("the codec says: %v; encoding/json says: %v", err, stdErr)
 		}
-		if err == nil && !reflect.DeepEqual(ours, std) {
+		if rounded(&ours); err == nil && !reflect.DeepEqual(ours, std) {
 			t.Fatalf("got  %+v\nwant %+v", ours, std)
 		}
 		obj, err := c.decode("a", 7, document)
@@ -96,8 +96,9 @@ func FuzzDocument(f *testing.F) {
 			}
 			return
 		}
-		if !reflect.DeepEqual(obj.Spec, std.Spec) {
-			t.Errorf("got  %+v\nwant %+v", obj.Spec, std.Spec)
+		seen := *obj
+		if rounded(&seen); !reflect.DeepEqual(seen.Spec, std.Spec) {
+			t.Errorf("got  %+v\nwant %+v", seen.Spec, std.Spec)
 		}
 		checkDecoded(t, c, obj)
 	})
@@ -379,13 +380,13 @@ func checkDropped(t *testing.T, document []byte) {
 	if !ok {
 		return
 	}
-	written, err := marshalV1(content)
+	written, err := anyJSON.Marshal(content)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := dropMember(written, "status")
 	delete(content, "status")
-	want, _ := marshalV1(content)
+	want, _ := anyJSON.Marshal(content)
 	if err != nil || !sameJSON(got, want) {
 		t.Errorf("without its status %s is %s, %v", written, got, err)
 	}

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keep adds to a draft what T does not know of the document that it replaces, and refuses finalizers that it adds. A
-// document without unknown members pays nothing: the client knows of what it has read that there are none. It asks the
-// leader about a revision that it has not read.
+// keep adds to a draft what T does not know of the document that it replaces, and what is left of its TTL, and refuses
+// finalizers that it adds. A document without unknown members and TTL pays nothing: the client knows of what it has read
+// that there are none. It asks the leader about a revision that it has not read.
 func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) error {
 	finalizers := d.sent.GetFinalizers()
-	if !c.codec.keeps && len(finalizers) == 0 {
+	mayExpire := c.documents.markerTTL != "" || c.shared.oddities.count.Load() > 0
+	if !c.codec.keeps && len(finalizers) == 0 && !mayExpire {
 		return nil
 	}
 	odd, known := c.oddityOf(d.key, d.natsKey, expected)
@@ -31,8 +32,8 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 	if err := c.checkFinalizers(d.key, finalizers, odd.finalizers); err != nil {
 		return err
 	}
-	if odd.unknown == nil {
-		return nil
+	if err := c.keepLifetime(ctx, d, odd.expires); err != nil || odd.unknown == nil {
+		return err
 	}
 	if odd.refusal != nil {
 		return fmt.Errorf("the document cannot be updated, because the members that %v does not know would be kept, "+
@@ -71,14 +72,14 @@ func (c *Client[T]) oddityOf(key, natsKey string, revision uint64) (odd *oddity,
 func (c *Client[T]) askOddity(ctx context.Context, d *draft[T], revision uint64) (*oddity, error) {
 	last, err := c.documents.last(ctx, d.natsKey)
 	if err != nil {
-		return nil, fmt.Errorf("what is written over must be read, to keep the members that %v does not know: %w",
-			c.codec.elem, err)
+		return nil, fmt.Errorf("what is written over must be read, to keep its TTL and the members that %v does not "+
+			"know: %w", c.codec.elem, err)
 	}
 	if last.live() == nil || last.Revision != revision || answers.Is(last.Header, last.Value) {
 		return nil, nil
 	}
-	_, odd, _ := c.codec.read(d.natsKey, revision, last.Value, true) // of what does not decode nothing is kept
-	return odd, nil
+	_, odd, _ := c.codec.read(d.natsKey, revision, last.Value, true) // of what does not decode no member is kept
+	return odd.expiring(expiryOf(last.entry(d.natsKey))), nil
 }
 
 func (c *Client[T]) checkFinalizers(key string, finalizers, before []string) error {
@@ -123,7 +124,7 @@ func (c *Client[T]) checkPatchedType(key string, before, result []byte, sent T) 
 
 // typeOf returns the type of a document as it is stored.
 func typeOf(document []byte) (t metav1.TypeMeta) {
-	_ = unmarshalV1(document, &t) // what does not decode has none
+	_ = anyJSON.Unmarshal(document, &t) // what does not decode has none
 	return t
 }
 
@@ -163,6 +164,6 @@ func finalizersOf(document []byte) []string {
 			Finalizers []string `json:"finalizers"`
 		} `json:"metadata"`
 	}
-	_ = unmarshalV1(document, &in) // what does not decode has none
+	_ = anyJSON.Unmarshal(document, &in) // what does not decode has none
 	return in.Metadata.Finalizers
 }

@@ -13,8 +13,9 @@ import (
 // inner one, and NewClient refuses such a type.
 //
 // Copies are deep for everything that exported fields reach. A Spec, a Status, or a type inside them, is copied by its
-// DeepCopyInto or DeepCopy method if it has one, and a number of math/big with all its digits. Unexported fields of
-// other types without one are copied by assignment.
+// DeepCopyInto or DeepCopy method if it has one, and a number of math/big with all its digits. A type that hides memory
+// behind unexported fields and makes JSON of it by its own methods is copied through JSON: give it a DeepCopyInto if
+// that is too slow. Unexported fields of other types are copied by assignment.
 type Object[Spec, Status any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

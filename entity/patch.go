@@ -41,11 +41,14 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 		if d, odd, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil || !changed {
 			return err
 		}
+		if err = c.keepLifetime(ctx, &d, expiryOf(last.entry(natsKey))); err != nil {
+			return err
+		}
 		var revision uint64
 		if revision, err = c.documents.put(
-			ctx, write{key: natsKey, value: d.data, expected: last.Revision},
+			ctx, write{key: natsKey, value: d.data, expected: last.Revision, lasts: d.lasts},
 		); err == nil {
-			c.noteOddity(natsKey, revision, odd, false)
+			c.noteOddity(natsKey, revision, odd.expiring(d.expires), false)
 			setRevision(d.sent, revision)
 			c.remember(ctx, key, d.sent, revision)
 			return nil

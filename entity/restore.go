@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/natsinformer"
 )
 
 // NotRestorableError says that a document is not put back, and why. Nothing was written.
@@ -21,20 +19,6 @@ type NotRestorableError struct {
 
 func (e *NotRestorableError) Error() string {
 	return fmt.Sprintf("%s %q of bucket %q is not restored: %s", e.Kind, e.Key, e.Bucket, e.Why)
-}
-
-// neverExpires is the oddity.expires of ExpiresNever.
-const neverExpires = -1
-
-// expiryOf returns when an entry expires by the TTL of its writer, as oddity.expires.
-func expiryOf(e natsinformer.Entry) int64 {
-	switch at, never := e.Expires(); {
-	case never:
-		return neverExpires
-	case !at.IsZero():
-		return at.UnixNano()
-	}
-	return 0
 }
 
 // expiring adds to what is odd about a revision when it expires. To have a TTL is odd: few documents have one.
@@ -64,17 +48,6 @@ func (c *Client[T]) DocumentExpires(key string, revision uint64) string {
 		return ""
 	}
 	return formatExpiry(odd.expires)
-}
-
-// formatExpiry is an oddity.expires as a record has it.
-func formatExpiry(expires int64) string {
-	switch expires {
-	case 0:
-		return ""
-	case neverExpires:
-		return ExpiresNever
-	}
-	return time.Unix(0, expires).UTC().Format(time.RFC3339Nano)
 }
 
 // PrepareRestore looks whether the last document of a record may be put back under a key of which the bucket has
@@ -162,45 +135,38 @@ func (r *restoration[T]) expiryIn(record *Record) (expires int64, err error) {
 	return at.UnixNano(), nil
 }
 
-// remains returns the TTL that the document is to have now, "" for none. The clock of the stream's leader counts, as it
-// does for the expiry. NATS counts in whole seconds, so the document may stay for a part of one longer.
-func (r *restoration[T]) remains(ctx context.Context) (ttl string, err error) {
+// remains returns how long the document is to last now. The clock of the stream's leader counts, as it does for the
+// expiry.
+func (r *restoration[T]) remains(ctx context.Context) (lasts lifetime, err error) {
 	if r.expires == 0 {
-		return "", nil
+		return lasts, nil
 	}
 	info, err := r.documents.info(ctx, "")
 	if err != nil {
-		return "", err
+		return lasts, err
 	}
 	if !info.Config.AllowMsgTTL {
-		return "", r.not("it has a TTL, and the bucket takes none: allow that (nats stream edit %s --allow-msg-ttl), "+
+		return lasts, r.not("it has a TTL, and the bucket takes none: allow that (nats stream edit %s --allow-msg-ttl), "+
 			"and restore it then", r.documents.stream)
 	}
-	if r.expires == neverExpires {
-		return ExpiresNever, nil
-	}
-	now := info.Time
-	if now.IsZero() {
-		now = time.Now()
-	}
-	left := time.Unix(0, r.expires).Sub(now)
-	if left <= 0 {
-		return "", r.not("its TTL ended at %s: it would have expired by now if it had not vanished",
+	lasts, over := lifetimeUntil(r.expires, info.now())
+	if over {
+		return lasts, r.not("its TTL ended at %s: it would have expired by now if it had not vanished",
 			formatExpiry(r.expires))
 	}
-	return strconv.FormatInt(int64((left+time.Second-1)/time.Second), 10), nil
+	return lasts, nil
 }
 
 // write puts the document back, unless the key has something by now. A marker of its own age may have expired since.
 func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
-	ttl, err := r.remains(ctx)
+	lasts, err := r.remains(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		w := write{key: r.natsKey, value: r.value, expected: r.expected, ttl: ttl}
+		w := write{key: r.natsKey, value: r.value, expected: r.expected, lasts: lasts}
 		if revision, err = r.documents.put(ctx, w); err == nil {
 			break
 		}

@@ -2,17 +2,20 @@ package entity
 
 import (
 	"bytes"
+	"encoding"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nagi-runtime/nagi/internal/members"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -53,6 +56,15 @@ func whyUndecodable(data []byte, into reflect.Type, err error) error {
 		return mismatched(data, into, mismatch.Offset, mismatch.Value, mismatch.Type)
 	}
 	return &flaw{why: fmt.Sprintf("%s does not take one of its values (%T)", typeName(into), err)}
+}
+
+// noObject is about a document that does not begin as an object.
+func noObject(data []byte) error {
+	f := &flaw{line: 1, column: 1, why: "it is no JSON object"}
+	if bytes.HasPrefix(data, []byte("\ufeff")) {
+		f.why = "it begins with a byte-order mark, which no JSON does: write it as UTF-8 without one"
+	}
+	return f
 }
 
 // notJSON is about a mistake in the byte before offset.
@@ -140,7 +152,50 @@ func newMisfit(
 	f := &flaw{path: pathOf(into, at)}
 	f.line, f.column = lineOf(data, offset)
 	f.why = fmt.Sprintf("there is a JSON %s at %s, where %s is wanted", kind, f.place(int(offset)), wanted)
+	if hint := misfitHint(data, offset, kind, want); hint != "" {
+		f.why += ": " + hint
+	}
 	return f
+}
+
+// misfitHint says what is wrong with a value whose kind is right; "" if that says it all.
+func misfitHint(data []byte, offset int64, kind string, want reflect.Type) string {
+	if want == nil {
+		return ""
+	}
+	number := want.Kind()
+	switch {
+	case kind == "string" && times[want]:
+		return "a time is written as in RFC 3339, such as 2006-01-02T15:04:05Z"
+	case kind == "string" && takesText(want):
+		return "the text is none that it takes"
+	case kind != "number" || number < reflect.Int || number > reflect.Float64:
+		return ""
+	case number <= reflect.Uintptr && bytes.ContainsAny(numberAt(data, offset), ".eE"):
+		return "write a whole number without a point and an exponent, such as 1000000 for 1e+06"
+	case number >= reflect.Uint && number <= reflect.Uintptr && bytes.HasPrefix(numberAt(data, offset), []byte("-")):
+		return "it may not be below 0"
+	}
+	return "it is too large"
+}
+
+var times = map[reflect.Type]bool{
+	reflect.TypeFor[time.Time](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true,
+}
+
+// takesText reports whether a type reads itself from a JSON string.
+func takesText(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || p.Implements(reflect.TypeFor[stdjson.Unmarshaler]())
+}
+
+func numberAt(data []byte, offset int64) []byte {
+	rest := data[min(int(offset), len(data)):]
+	end := bytes.IndexFunc(rest, func(r rune) bool { return !strings.ContainsRune("+-.0123456789eE", r) })
+	if end < 0 {
+		return rest
+	}
+	return rest[:end]
 }
 
 // typeName names a type of the program.

@@ -25,7 +25,7 @@ type write struct {
 	value    []byte
 	expected uint64      // the key's last revision, marker or not; 0 if the key must have none
 	op       string      // "", operationDelete or operationPurge
-	ttl      string      // of a document, as in its header; "" for none
+	lasts    lifetime    // of a document
 	id       string      // tells our message from another with the same content; set by the first send
 	echo     *echo       // of a record that this process's informer will get back, or nil
 	header   nats.Header // that Config.OnWrite adds; may be nil
@@ -65,9 +65,7 @@ func (b *bucket) message(w *write) *nats.Msg {
 	for name, value := range w.header {
 		header[name] = value
 	}
-	if w.ttl != "" {
-		header[jetstream.MsgTTLHeader] = []string{w.ttl}
-	}
+	w.lasts.tell(header)
 	if w.op != "" {
 		header[operationHeader] = []string{w.op}
 		if b.markerTTL != "" {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/exactjson"
 	"github.com/nagi-runtime/nagi/internal/secrets"
 )
 
@@ -103,7 +104,7 @@ func (r *run[Desired, Observed]) wished(intent *Intent) (desired Desired, err er
 	if r.desired != nil && r.desired.digest == intent.Digest {
 		return r.desired.value, nil
 	}
-	if err := json.Unmarshal(intent.Desired, &desired); err != nil {
+	if err := exactjson.Any().Unmarshal(intent.Desired, &desired); err != nil {
 		return desired, fmt.Errorf("decode what was desired: %w", err)
 	}
 	return desired, nil

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+
+	"github.com/nagi-runtime/nagi/internal/exactjson"
 )
 
 // lostError says that a field of Desired is not written down with the intent. After a crash only the intent is left,
@@ -23,7 +25,7 @@ func survives(desired any, document []byte) error {
 		return nil
 	}
 	read := reflect.New(reflect.TypeOf(desired))
-	if err := json.Unmarshal(document, read.Interface()); err != nil {
+	if err := exactjson.Any().Unmarshal(document, read.Interface()); err != nil {
 		return fmt.Errorf("its JSON does not decode: %w", err)
 	}
 	again, err := json.Marshal(read.Elem().Interface())
@@ -78,7 +80,7 @@ func lost(before, after reflect.Value, path string) string {
 			}
 		}
 	case reflect.Interface:
-		// The value in it has another type after, such as a float64 for an int.
+		// The value in it has another type after, such as an int64 for an int.
 		return lostIf(before.IsNil() != after.IsNil(), path)
 	case reflect.Func, reflect.Chan, reflect.UnsafePointer:
 		return lostIf(!before.IsNil(), path)

@@ -32,7 +32,7 @@ func TestReconcileRefusesADesiredThatIsLostWhenItIsWrittenDown(t *testing.T) {
 		"all that JSON has": {wanted{
 			inner: inner{Ports: []int{1}, Tags: map[string]string{"a": "b"}},
 			Name:  "x", Since: time.Now(), Addr: netip.MustParseAddr("::1"),
-			Next: &wanted{Name: "y"}, Extra: map[string]any{"size": 1}, Many: map[string]wanted{"z": {}},
+			Next: &wanted{Name: "y"}, Extra: map[string]any{"size": int64(9007199254740993)}, Many: map[string]wanted{"z": {}},
 		}, ""},
 		"empty becomes nil": {wanted{inner: inner{Ports: []int{}, Tags: map[string]string{}}}, ""},
 		"not encoded":       {wanted{Secret: "hush"}, "external.wanted.Secret"},

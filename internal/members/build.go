@@ -14,7 +14,6 @@ import (
 // builder makes nodes, one for each type.
 type builder struct {
 	nodes map[reflect.Type]*node
-	embed bool
 }
 
 var (
@@ -111,7 +110,7 @@ func (b *builder) fields(t reflect.Type) (fields []field, knowsAll bool) {
 				found = append(found, candidate{
 					field: field{
 						name: cmp.Or(tag.name, f.Name), below: b.node(f.Type), nullable: isNullable(f.Type),
-						mayOmit: tag.omitZero, strict: b.embed && tag.strict,
+						mayOmit: tag.omitZero, strict: tag.strict,
 					},
 					depth: at.depth, tagged: tag.name != "", order: len(found),
 				})
@@ -123,7 +122,7 @@ func (b *builder) fields(t reflect.Type) (fields []field, knowsAll bool) {
 
 // embedded returns the type whose members become those of the outer struct.
 func (b *builder) embedded(f reflect.StructField, tag tag) (into reflect.Type, inlined bool) {
-	if b.embed && tag.embed {
+	if tag.embed {
 		if s := structOf(f.Type); s != nil {
 			return s, true
 		}

@@ -16,15 +16,13 @@ type Shape struct{ root *node }
 
 // Options say how documents of a type are decoded.
 type Options struct {
-	// Embed says that the decoder is github.com/go-json-experiment/json, which knows the tag `json:",embed"`.
-	Embed bool
 	// Ignored are members of the document itself that nobody looks at, whatever is in them.
 	Ignored []string
 }
 
 // Of returns the shape of a type.
 func Of(t reflect.Type, opts Options) *Shape {
-	b := builder{nodes: map[reflect.Type]*node{}, embed: opts.Embed}
+	b := builder{nodes: map[reflect.Type]*node{}}
 	of := b.node(t)
 	if of == nil || !of.structure {
 		return &Shape{of}
