@@ -25,8 +25,8 @@ import (
 // may be created again.
 var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
 
-// codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in interfaces:
-// see package exactjson.
+// codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
+// interfaces: see package exactjson.
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool

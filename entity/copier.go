@@ -151,8 +151,9 @@ func methodUnsharer(t reflect.Type) unsharer {
 // codesItself reports whether a type has methods that make JSON of it, and it of JSON.
 func codesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[json.Marshaler]()) && p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[encoding.TextMarshaler]()) && p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	has := func(method reflect.Type) bool { return p.Implements(method) }
+	return has(reflect.TypeFor[json.Marshaler]()) && has(reflect.TypeFor[json.Unmarshaler]()) ||
+		has(reflect.TypeFor[encoding.TextMarshaler]()) && has(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // hidesMemory reports whether a struct has memory behind unexported fields, which reflection cannot give to a copy.

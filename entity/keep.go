@@ -11,8 +11,8 @@ import (
 )
 
 // keep adds to a draft what T does not know of the document that it replaces, and what is left of its TTL, and refuses
-// finalizers that it adds. A document without unknown members and TTL pays nothing: the client knows of what it has read
-// that there are none. It asks the leader about a revision that it has not read.
+// finalizers that it adds. A document without unknown members and TTL pays nothing: the client knows of what it has
+// read that there are none. It asks the leader about a revision that it has not read.
 func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) error {
 	finalizers := d.sent.GetFinalizers()
 	mayExpire := c.documents.markerTTL != "" || c.shared.oddities.count.Load() > 0

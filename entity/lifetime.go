@@ -59,7 +59,7 @@ func expiryOf(e natsinformer.Entry) int64 {
 		return 0
 	}
 	said, err := time.Parse(time.RFC3339Nano, e.Header.Get(expiresHeader))
-	if err == nil && !said.After(at) && at.Sub(said) < 2*time.Second { // the store may have been behind the writer's clock
+	if err == nil && !said.After(at) && at.Sub(said) < 2*time.Second { // the message takes a part of it
 		at = said
 	}
 	return at.UnixNano()

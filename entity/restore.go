@@ -146,8 +146,8 @@ func (r *restoration[T]) remains(ctx context.Context) (lasts lifetime, err error
 		return lasts, err
 	}
 	if !info.Config.AllowMsgTTL {
-		return lasts, r.not("it has a TTL, and the bucket takes none: allow that (nats stream edit %s --allow-msg-ttl), "+
-			"and restore it then", r.documents.stream)
+		return lasts, r.not("it has a TTL, and the bucket takes none: allow that "+
+			"(nats stream edit %s --allow-msg-ttl), and restore it then", r.documents.stream)
 	}
 	lasts, over := lifetimeUntil(r.expires, info.now())
 	if over {

@@ -186,7 +186,8 @@ var times = map[reflect.Type]bool{
 // takesText reports whether a type reads itself from a JSON string.
 func takesText(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || p.Implements(reflect.TypeFor[stdjson.Unmarshaler]())
+	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
+		p.Implements(reflect.TypeFor[stdjson.Unmarshaler]())
 }
 
 func numberAt(data []byte, offset int64) []byte {

@@ -32,11 +32,11 @@ var mayImport = map[string][]string{
 		"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion", "internal/transform",
 		"internal/turn",
 	},
-	"external": {"internal/secrets"},
+	"external": {"internal/exactjson", "internal/secrets"},
 	"recorder": {"internal/denials", "internal/foreign"},
 	"entity": {
-		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/members", "internal/ownwrites",
-		"internal/secrets", "internal/transform",
+		"natsinformer", "internal/answers", "internal/denials", "internal/exactjson", "internal/foreign",
+		"internal/members", "internal/ownwrites", "internal/secrets", "internal/transform",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/checks":      {"internal/guard"},
 	"internal/denials":     {},
 	"internal/answers":     {},
+	"internal/exactjson":   {},
 	"internal/members":     {},
 	"internal/secrets":     {"internal/members"},
 	"internal/typeschema":  {"internal/guard", "internal/members", "internal/secrets"},
