@@ -2,6 +2,7 @@ package natsinformer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -71,10 +72,14 @@ func (h *health) met(ctx context.Context) {
 	}
 }
 
-// failed reports why the informer cannot list or watch, once per change.
+// failed reports why the informer cannot list or watch, once per change. A doubt, for which it lists again of its own
+// accord, does not hide a reason that is told.
 func (h *health) failed(ctx context.Context, err error) {
 	h.telling.Lock()
 	defer h.telling.Unlock()
+	if errors.Is(err, errDoubted) && h.get().Err != nil {
+		return
+	}
 	h.tellFailure(ctx, err)
 }
 

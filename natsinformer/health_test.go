@@ -46,3 +46,20 @@ func TestWhatIsExpectedInVainIsReported(t *testing.T) {
 		})
 	}
 }
+
+// TestADoubtHidesNoReason: the list that the informer makes for it fails for the same one.
+func TestADoubtHidesNoReason(t *testing.T) {
+	denied := errors.New("denied")
+	told := 0
+	h := &health{bucket: "b", onError: func(error) { told++ }}
+	h.failed(t.Context(), denied)
+	h.failed(t.Context(), errDoubted)
+	if got := h.get().Err; !errors.Is(got, denied) || told != 1 {
+		t.Errorf("it tells %v, and told %d times", got, told)
+	}
+	h.healed(t.Context())
+	h.failed(t.Context(), errDoubted)
+	if got := h.get().Err; !errors.Is(got, errDoubted) {
+		t.Errorf("a doubt alone: it tells %v", got)
+	}
+}
