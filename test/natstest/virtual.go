@@ -176,12 +176,13 @@ func stacksOf(stacks, with string, without ...string) string {
 // turn is held while time is virtual.
 var turn sync.Mutex
 
-// forgetTimers empties the sync.Pool in which nats.go keeps timers: an item is dropped by the second collection after
-// it was put there.
-func forgetTimers() {
-	runtime.GC()
-	runtime.GC()
-}
+// natsTimers is where nats.go keeps timers for all connections of the process.
+//
+//go:linkname natsTimers github.com/nats-io/nats%2ego.globalTimerPool
+var natsTimers sync.Pool
+
+// forgetTimers empties it. No connection is in use.
+func forgetTimers() { natsTimers = sync.Pool{} }
 
 // isVirtual reports whether the caller is in virtual time. A bubble's clock begins in the year 2000, and servers do not
 // run in one for twenty years.
