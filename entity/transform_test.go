@@ -665,6 +665,61 @@ func TestTheWholeDocumentOfATransformedObject(t *testing.T) {
 	})
 }
 
+// lock holds what its type does not tell.
+type lock struct{ held any }
+
+func (l lock) MarshalJSON() ([]byte, error) { return json.Marshal(l.held) }
+
+func (l *lock) UnmarshalJSON(data []byte) error {
+	held := &lockKey{}
+	l.held = held
+	return json.Unmarshal(data, held)
+}
+
+type lockKey struct {
+	Note     string `json:"note,omitempty"`
+	Password string `json:"password,omitempty" nagi:"secret"`
+}
+
+// TestTheWholeDocumentLacksTheSecretsThatInterfacesHold, with and without a transform.
+func TestTheWholeDocumentLacksTheSecretsThatInterfacesHold(t *testing.T) {
+	type doorSpec struct {
+		Note string `json:"note,omitempty"`
+		Lock *lock  `json:"lock,omitempty"`
+	}
+	type door = entity.Object[doorSpec, struct{}]
+	for name, transform := range map[string]cache.TransformFunc{
+		"no transform": nil,
+		"transform":    func(obj any) (any, error) { obj.(*door).Spec.Note = ""; return obj, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				client := newClient[*door](t, newServer(t), entity.Config{Kind: "Door", Bucket: "doors"})
+				if transform != nil {
+					must(t, client.Informer().SetTransform(transform))
+				}
+				start(t, client)
+				for document, want := range map[string]string{
+					`{"spec":{"note":"n","lock":{"note":"m","password":"s3cr3t"},"unknown":1}}`: `{"note":"n","lock":{}}`,
+					`{"spec":{"note":"n","unknown":1}}`:                                         `{"note":"n","unknown":1}`,
+				} {
+					revision, err := client.CreateDocument(t.Context(), "a", []byte(document))
+					must(t, err)
+					must(t, client.Informer().WaitKey(t.Context(), "a", revision))
+					cached, err := client.Lister().Get("a")
+					must(t, err)
+					whole, err := client.WholeDocument(t.Context(), cached)
+					must(t, err)
+					if !strings.HasSuffix(string(whole), `"spec":`+want+`}`) {
+						t.Errorf("%s becomes %s", document, whole)
+					}
+					must(t, client.Delete(t.Context(), "a"))
+				}
+			})
+		})
+	}
+}
+
 // kindless is a type without a kind.
 type kindless struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
