@@ -213,6 +213,25 @@ func TestWhatIsWantedGetsItsNameWhereAnotherControllerMayHaveTheID(t *testing.T)
 	})
 }
 
+// TestATransformWithoutAnnotationsLeavesWhoWroteAPage, so that its prune waits for no release.
+func TestATransformWithoutAnnotationsLeavesWhoWroteAPage(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		p := newPrunedThrough(t, func(obj any) (any, error) { obj.(*page).Annotations = nil; return obj, nil },
+			WithInstance("configured"))
+		must(t, p.sites.Create(t.Context(), newSite("home", "a,b")))
+		p.eventuallyPages("it has its pages", "home.a", "home.b")
+		p.reconciled("home")
+		p.retitle("home", "b")
+		natstest.Eventually(t, "the old one goes, or is held", func() bool {
+			return p.c.Stats().Pruned > 0 || p.c.Stats().Brake.Engaged
+		})
+		if s := p.c.Stats(); s.Brake.Engaged {
+			t.Errorf("the brake is %+v", s.Brake)
+		}
+		p.eventuallyPages("the old one goes", "home.b")
+	})
+}
+
 // TestTwoControllersThatWantOnePageDoNotWriteItForEver: that another has written it is no reason to write, also where
 // mutate sets all annotations, or names the owner.
 func TestTwoControllersThatWantOnePageDoNotWriteItForEver(t *testing.T) {

@@ -5,7 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -288,13 +294,12 @@ func TestWhyATransformRefusesADocumentWithSecretsIsNotTold(t *testing.T) {
 func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 	ctx := testContext(t)
 	shared := map[string]string{} // a transform may give all objects one map
-	ours := map[string]string{
-		entity.OwnerKindAnnotation: "Shop", entity.OwnerKeyAnnotation: "s", entity.OwnerInstanceAnnotation: "i",
-		entity.OwnerRevisionAnnotation: "1@x", entity.OwnerProofAnnotation: "p", entity.SuspendAnnotation: "true",
-		entity.DeletionPolicyAnnotation: "orphan",
+	ours, labels := map[string]string{}, map[string]string{}
+	for _, name := range entity.RuntimeAnnotations {
+		ours[name] = "v"
 	}
-	labels := map[string]string{
-		entity.OwnerKindLabel: "Shop", entity.OwnerKeyLabel: "s", entity.OwnerInstanceLabel: "i",
+	for _, name := range entity.RuntimeLabels {
+		labels[name] = "v"
 	}
 	for name, transform := range map[string]cache.TransformFunc{
 		"all metadata": func(obj any) (any, error) { return &Website{Spec: obj.(*Website).Spec}, nil },
@@ -332,7 +337,7 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 			plain.Annotations = map[string]string{"x": "y"}
 			must(t, client.Create(ctx, plain))
 			for _, when := range []string{"own write", "cached"} {
-				owned, err := client.Lister().OwnedBy("Shop", "s")
+				owned, err := client.Lister().OwnedBy("v", "v")
 				must(t, err)
 				if len(owned) != 1 {
 					t.Fatalf("%s: owned are %v", when, owned)
@@ -357,6 +362,48 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 				t.Errorf("what owns nothing has %v and %v", got.Annotations, got.Labels)
 			}
 		})
+	}
+}
+
+// TestATransformCannotTakeAnyAnnotationOfThisPackage: what has a constant here is in the list that the test above takes.
+func TestATransformCannotTakeAnyAnnotationOfThisPackage(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	found := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		must(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != len(spec.Names) {
+				return true
+			}
+			for i, name := range spec.Names {
+				list := entity.RuntimeAnnotations
+				if strings.HasSuffix(name.Name, "Label") {
+					list = entity.RuntimeLabels
+				} else if !strings.HasSuffix(name.Name, "Annotation") {
+					continue
+				}
+				text, ok := spec.Values[i].(*ast.BasicLit)
+				if !ok {
+					t.Errorf("%s is no literal", name)
+					continue
+				}
+				value, err := strconv.Unquote(text.Value)
+				must(t, err)
+				if found++; !slices.Contains(list, value) {
+					t.Errorf("a transform may take %s, %q: it is in no list of owner.go", name, value)
+				}
+			}
+			return true
+		})
+	}
+	if want := len(entity.RuntimeAnnotations) + len(entity.RuntimeLabels); found != want {
+		t.Errorf("%d constants, and %d names in the lists", found, want)
 	}
 }
 
