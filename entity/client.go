@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync/atomic"
 
@@ -49,6 +50,9 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPointers(reflect.TypeFor[T](), cfg.Kind); err != nil {
 		return nil, err
 	}
 	keys := newKeyspace(cfg)
