@@ -209,7 +209,8 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 //
 // If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
 // List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and
-// the caller have both changed one list.
+// the caller have both changed one list. An object whose kind was set, or that was made of JSON, does not tell how it
+// was read: IsInvalid if it lacks what the transform leaves out.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {

@@ -365,7 +365,7 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 	}
 }
 
-// TestATransformCannotTakeAnyAnnotationOfThisPackage: what has a constant here is in the list that the test above takes.
+// TestATransformCannotTakeAnyAnnotationOfThisPackage: what has a constant is in the list that the test above takes.
 func TestATransformCannotTakeAnyAnnotationOfThisPackage(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	must(t, err)
@@ -482,13 +482,6 @@ func TestAnUpdateKeepsWhatATransformLeftOut(t *testing.T) {
 				natstest.Eventually(t, "handled", func() bool { _, ok := handled.Load(revision); return ok })
 				item, _ := handled.Load(revision)
 				return item.(*Website).DeepCopy(), nil
-			},
-			"through JSON": func(string) (w *Website, err error) {
-				cached, err := client.Lister().Get("a")
-				must(t, err)
-				data, err := json.Marshal(cached)
-				must(t, err)
-				return w, json.Unmarshal(data, &w)
 			},
 			"live": func(string) (*Website, error) { return client.Get(t.Context(), "a") },
 		} {
@@ -627,6 +620,65 @@ func TestWhatIsWrittenWholeMayLoseWhatATransformLeavesOut(t *testing.T) {
 					t.Errorf("%s, status bucket %q: %+v", name, statusBucket, got.Spec)
 				}
 			}
+		}
+	})
+}
+
+// TestAnUpdateOfWhatDoesNotTellHowItWasReadLosesNothing: what a transform left out of it, and what its writer removed,
+// look the same.
+func TestAnUpdateOfWhatDoesNotTellHowItWasReadLosesNothing(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := testContext(t)
+		js := newServer(t)
+		client := transforming(t, js, short)
+		kindSet := func(w *Website, err error) *Website {
+			must(t, err)
+			w.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Kind: strings.Clone("Website")})
+			return w
+		}
+		throughJSON := func(w *Website, err error) (again *Website) {
+			must(t, err)
+			data, err := json.Marshal(w)
+			must(t, err)
+			must(t, json.Unmarshal(data, &again))
+			return again
+		}
+		removed, replicas := func(w *Website) { w.Spec.Paths = nil }, func(w *Website) { w.Spec.Replicas++ }
+		host := func(w *Website) { w.Spec.Host = "new" }
+		for name, c := range map[string]struct {
+			read    func() *Website
+			change  func(*Website)
+			refused bool
+		}{
+			"live, kind set, removed":        {func() *Website { return kindSet(client.Get(ctx, "a")) }, removed, true},
+			"live, kind set, changed":        {func() *Website { return kindSet(client.Get(ctx, "a")) }, replicas, false},
+			"live, kind set, hidden changed": {func() *Website { return kindSet(client.Get(ctx, "a")) }, host, false},
+			"live, through JSON, removed":    {func() *Website { return throughJSON(client.Get(ctx, "a")) }, removed, true},
+			"live, through JSON, changed":    {func() *Website { return throughJSON(client.Get(ctx, "a")) }, replicas, false},
+			"cached, kind set":               {func() *Website { return kindSet(client.Lister().Get("a")) }, replicas, true},
+			"cached, through JSON":           {func() *Website { return throughJSON(client.Lister().Get("a")) }, replicas, true},
+			"cached, kind set, hidden is given": {
+				func() *Website { return kindSet(client.Lister().Get("a")) }, func(w *Website) { w.Spec = site().Spec }, false,
+			},
+		} {
+			must(t, client.Create(ctx, site()))
+			w := c.read()
+			before, err := keyValue(t, js, "websites").Get(ctx, "a")
+			must(t, err)
+			c.change(w)
+			want := w.DeepCopy()
+			err = client.Update(ctx, w)
+			got, readErr := client.Get(ctx, "a")
+			must(t, readErr)
+			if c.refused {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "without setting its kind, or use Patch") ||
+					uint64(got.Generation) != before.Revision() {
+					t.Errorf("%s: %v, and the document is %+v", name, err, got.Spec)
+				}
+			} else if err != nil || fmt.Sprint(got.Spec) != fmt.Sprint(want.Spec) {
+				t.Errorf("%s: %v, and the document is %+v, want %+v", name, err, got.Spec, want.Spec)
+			}
+			must(t, client.Delete(ctx, "a"))
 		}
 	})
 }
