@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"github.com/go-json-experiment/json"
@@ -86,19 +85,22 @@ func isOfProtobuf(t reflect.Type) bool {
 	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf/internal/")
 }
 
-// isGuarded reports whether a struct has a lock, or is one of sync/atomic. What is not exported in it may be changed by
-// others while it is looked at, which is a race, and ends the process if it is a map.
+// isGuarded reports whether a struct has something of package sync or sync/atomic in it, or is of one of them. What is
+// not exported in it may be changed by others while it is looked at, which is a race, and ends the process if it is a
+// map.
 func isGuarded(t reflect.Type) bool {
-	if t.PkgPath() == "sync/atomic" {
+	if isOfSync(t) {
 		return true
 	}
 	for f := range t.Fields() {
-		if of := pointed(f.Type); of == reflect.TypeFor[sync.Mutex]() || of == reflect.TypeFor[sync.RWMutex]() {
+		if isOfSync(pointed(f.Type)) {
 			return true
 		}
 	}
 	return false
 }
+
+func isOfSync(t reflect.Type) bool { return t.PkgPath() == "sync" || t.PkgPath() == "sync/atomic" }
 
 // unseen is the type of what an interface holds that must not be looked at: it may be a secret.
 type unseen struct{}

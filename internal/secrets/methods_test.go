@@ -3,6 +3,7 @@ package secrets
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,6 +166,10 @@ type (
 		mu   sync.Mutex
 		held map[string]any
 	}
+	making struct {
+		once sync.Once
+		held map[string]any
+	}
 	swapping struct{ held atomic.Pointer[holding] }
 	looping  struct{ held []any } // the first is the list itself
 	// worded is a text that a method makes of what it holds.
@@ -178,12 +183,17 @@ func (h *hidingMap) UnmarshalJSON([]byte) error      { h.held = map[string]any{"
 func (h hidingPointer) MarshalJSON() ([]byte, error) { return json.Marshal(h.held) }
 func (h *hidingPointer) UnmarshalJSON([]byte) error  { h.held = &holding{circle{}}; return nil }
 func (g *guarding) UnmarshalJSON([]byte) error       { return nil }
-func (s *swapping) MarshalJSON() ([]byte, error)     { return json.Marshal(s.held.Load()) }
-func (s *swapping) UnmarshalJSON([]byte) error       { s.held.Store(&holding{circle{}}); return nil }
-func (r looping) MarshalJSON() ([]byte, error)       { return json.Marshal(r.held[1]) }
-func (r *looping) UnmarshalJSON([]byte) error        { *r = newLooping(circle{}); return nil }
-func (w worded) MarshalText() ([]byte, error)        { return json.Marshal(w.held) }
-func (w *worded) UnmarshalText([]byte) error         { w.held = circle{}; return nil }
+func (m *making) UnmarshalJSON([]byte) error         { return nil }
+func (m *making) MarshalJSON() ([]byte, error) {
+	m.once.Do(func() { m.held["b"] = circle{1, "s3cr3t"} })
+	return json.Marshal(m.held)
+}
+func (s *swapping) MarshalJSON() ([]byte, error) { return json.Marshal(s.held.Load()) }
+func (s *swapping) UnmarshalJSON([]byte) error   { s.held.Store(&holding{circle{}}); return nil }
+func (r looping) MarshalJSON() ([]byte, error)   { return json.Marshal(r.held[1]) }
+func (r *looping) UnmarshalJSON([]byte) error    { *r = newLooping(circle{}); return nil }
+func (w worded) MarshalText() ([]byte, error)    { return json.Marshal(w.held) }
+func (w *worded) UnmarshalText([]byte) error     { w.held = circle{}; return nil }
 
 func (g *guarding) MarshalJSON() ([]byte, error) {
 	g.mu.Lock()
@@ -223,6 +233,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 		"below a hidden pointer":      {struct{ A hidingPointer }{hidingPointer{&holding{c}}}, `{"A":{}}`},
 		"text below a hidden pointer": {struct{ A hidingPointer }{hidingPointer{&holding{word{"u", "s3cr3t"}}}}, `{}`},
 		"where a lock guards it":      {struct{ A *guarding }{&guarding{held: map[string]any{"b": c}}}, `{"A":{}}`},
+		"where it is made once":       {struct{ A *making }{&making{held: map[string]any{"b": c}}}, `{"A":{}}`},
 		"where it changes atomically": {struct{ A *swapping }{swap(c)}, `{"A":{}}`},
 		"a hidden ring":               {struct{ A looping }{newLooping(c)}, `{"A":{}}`},
 		"a value that holds itself":   {round, `{"name":"n","shape":{"circle":{"radius":1}}}`},
@@ -261,6 +272,19 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 
 // itself leads to itself.
 type itself *itself
+
+// TestWhatIsGuardedIsNotLookedAt: others may change it meanwhile.
+func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
+	held := map[string]any{"b": 1}
+	for _, v := range []any{&guarding{held: held}, &making{held: held}, swap(circle{})} {
+		if types := heldIn(reflect.ValueOf(v)); !slices.Equal(types, []reflect.Type{reflect.TypeFor[unseen]()}) {
+			t.Errorf("%T holds %v", v, types)
+		}
+		if f, err := OfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
+			t.Errorf("%T is no secret: %v, %v", v, f, err)
+		}
+	}
+}
 
 // TestWhatBelongsToProtobufIsNotLookedAt: other goroutines may be making it.
 func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
