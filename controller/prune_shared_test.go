@@ -213,62 +213,82 @@ func TestWhatIsWantedGetsItsNameWhereAnotherControllerMayHaveTheID(t *testing.T)
 	})
 }
 
+// TestATransformWithoutAnnotationsLeavesWhoWroteAPage, so that its prune waits for no release.
+func TestATransformWithoutAnnotationsLeavesWhoWroteAPage(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		p := newPrunedThrough(t, func(obj any) (any, error) { obj.(*page).Annotations = nil; return obj, nil },
+			WithInstance("configured"))
+		must(t, p.sites.Create(t.Context(), newSite("home", "a,b")))
+		p.eventuallyPages("it has its pages", "home.a", "home.b")
+		p.reconciled("home")
+		p.retitle("home", "b")
+		natstest.Eventually(t, "the old one goes, or is held", func() bool {
+			return p.c.Stats().Pruned > 0 || p.c.Stats().Brake.Engaged
+		})
+		if s := p.c.Stats(); s.Brake.Engaged {
+			t.Errorf("the brake is %+v", s.Brake)
+		}
+		p.eventuallyPages("the old one goes", "home.b")
+	})
+}
+
 // TestTwoControllersThatWantOnePageDoNotWriteItForEver: that another has written it is no reason to write, also where
 // mutate sets all annotations, or names the owner.
 func TestTwoControllersThatWantOnePageDoNotWriteItForEver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pages := w.pages()
-	var both []*Controller[*site]
-	for _, mark := range []string{"a", "b"} {
-		sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "status-" + mark })
-		var c *Controller[*site]
-		c, err := New(mark, sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
-			for name, mutate := range map[string]func(*page) error{
-				"plain": func(*page) error { return nil },
-				"all":   func(p *page) error { p.Annotations = map[string]string{"mine": "1"}; return nil },
-				"owned": func(p *page) error { c.SetOwner(p, req.Key); return nil },
-			} {
-				if _, err := CreateOrUpdate(ctx, pages, newSite(name, ""), mutate); err != nil {
-					return Result{}, err
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		pages := w.pages()
+		var both []*Controller[*site]
+		for _, mark := range []string{"a", "b"} {
+			sites := w.client("Site", "sites", func(cfg *entity.Config) { cfg.StatusBucket = "status-" + mark })
+			var c *Controller[*site]
+			c, err := New(mark, sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+				for name, mutate := range map[string]func(*page) error{
+					"plain": func(*page) error { return nil },
+					"all":   func(p *page) error { p.Annotations = map[string]string{"mine": "1"}; return nil },
+					"owned": func(p *page) error { c.SetOwner(p, req.Key); return nil },
+				} {
+					if _, err := CreateOrUpdate(ctx, pages, newSite(name, ""), mutate); err != nil {
+						return Result{}, err
+					}
 				}
+				return Result{}, nil
+			}), Owns(pages, WithPrune()), WithInstance("shared"), quickRetries)
+			must(t, err)
+			w.run(c)
+			both = append(both, c)
+			if mark == "a" {
+				must(t, sites.Create(t.Context(), newSite("home", "")))
+				eventuallyReason(t, sites, "home", entity.ReasonSynced)
 			}
-			return Result{}, nil
-		}), Owns(pages, WithPrune()), WithInstance("shared"), quickRetries)
-		must(t, err)
-		w.run(c)
-		both = append(both, c)
-		if mark == "a" {
-			must(t, sites.Create(t.Context(), newSite("home", "")))
-			eventuallyReason(t, sites, "home", entity.ReasonSynced)
-		}
-		natstest.Eventually(t, "it is calm", func() bool {
-			s := c.Stats()
-			return s.Reconciles > 0 && s.Running == 0 && s.Ready == [3]int{}
-		})
-	}
-	before, err := pages.List(t.Context())
-	must(t, err)
-	for range 3 {
-		for _, c := range both {
-			n := c.Stats().Reconciles
-			c.Enqueue("home", OperationManual)
-			natstest.Eventually(t, "it is reconciled again", func() bool {
-				return c.Stats().Reconciles > n && c.Stats().Running == 0
+			natstest.Eventually(t, "it is calm", func() bool {
+				s := c.Stats()
+				return s.Reconciles > 0 && s.Running == 0 && s.Ready == [3]int{}
 			})
 		}
-	}
-	for _, p := range before {
-		now, err := pages.Get(t.Context(), p.Name)
+		before, err := pages.List(t.Context())
 		must(t, err)
-		writer := now.Annotations["nagi/ownerstatusbucket"]
-		if writer != "status-a" || now.ResourceVersion != p.ResourceVersion {
-			t.Errorf("%s was written again, by %q: %s, then %s", p.Name, writer, p.ResourceVersion, now.ResourceVersion)
+		for range 3 {
+			for _, c := range both {
+				n := c.Stats().Reconciles
+				c.Enqueue("home", OperationManual)
+				natstest.Eventually(t, "it is reconciled again", func() bool {
+					return c.Stats().Reconciles > n && c.Stats().Running == 0
+				})
+			}
 		}
-	}
-	for _, c := range both {
-		if s := c.Stats(); s.Brake.Engaged || s.Pruned > 0 || s.Failures > 0 {
-			t.Errorf("pruned %d, %d failures, brake %+v", s.Pruned, s.Failures, s.Brake)
+		for _, p := range before {
+			now, err := pages.Get(t.Context(), p.Name)
+			must(t, err)
+			writer := now.Annotations["nagi/ownerstatusbucket"]
+			if writer != "status-a" || now.ResourceVersion != p.ResourceVersion {
+				t.Errorf("%s was written again, by %q: %s, then %s", p.Name, writer, p.ResourceVersion, now.ResourceVersion)
+			}
 		}
-	}
+		for _, c := range both {
+			if s := c.Stats(); s.Brake.Engaged || s.Pruned > 0 || s.Failures > 0 {
+				t.Errorf("pruned %d, %d failures, brake %+v", s.Pruned, s.Failures, s.Brake)
+			}
+		}
+	})
 }

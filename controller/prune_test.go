@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // pruned is a controller whose sites name their pages in their titles: "a,b" has the pages home.a and home.b.
@@ -27,10 +28,15 @@ type pruned struct {
 	c      *Controller[*site]
 	r      *running
 	also   atomic.Value // func(ctx, req) (Result, error), at the end of a reconcile
+
+	transform cache.TransformFunc // of the pages' informer; nil: none
 }
 
-func newPruned(t *testing.T, opts ...Option) *pruned {
-	p := &pruned{world: newWorld(t)}
+func newPruned(t *testing.T, opts ...Option) *pruned { return newPrunedThrough(t, nil, opts...) }
+
+// newPrunedThrough is newPruned with a transform of the pages' informer.
+func newPrunedThrough(t *testing.T, transform cache.TransformFunc, opts ...Option) *pruned {
+	p := &pruned{world: newWorld(t), transform: transform}
 	p.prefix.Store("")
 	p.also.Store(func(context.Context, Request) (Result, error) { return Result{}, nil })
 	p.begin(opts...)
@@ -41,6 +47,9 @@ func newPruned(t *testing.T, opts ...Option) *pruned {
 func (p *pruned) begin(opts ...Option) {
 	p.t.Helper()
 	p.sites, p.pages = p.world.sites(), p.world.pages()
+	if p.transform != nil {
+		must(p.t, p.pages.Informer().SetTransform(p.transform))
+	}
 	c, err := New("sites", p.sites, ReconcilerFunc(p.reconcile), slices.Concat([]Option{
 		Owns(p.pages, WithPrune()), WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 	}, opts)...)

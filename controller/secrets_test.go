@@ -35,6 +35,8 @@ type vaultSpec struct {
 	vaultShelf
 	Word vaultWord `json:"word,omitzero"`
 	Lock vaultLock `json:"lock,omitzero"`
+	Ring vaultRing `json:"ring,omitzero"`
+	Safe vaultSafe `json:"safe,omitzero"`
 }
 
 type vaultDoor struct {
@@ -75,6 +77,31 @@ func (l *vaultLock) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, auth)
 }
 
+// vaultRing holds more of it, below a list that is not exported.
+type vaultRing struct{ held []any }
+
+func (r vaultRing) MarshalJSON() ([]byte, error) { return json.Marshal(r.held) }
+
+func (r *vaultRing) UnmarshalJSON(data []byte) error {
+	var held []vaultAuth
+	err := json.Unmarshal(data, &held)
+	r.held = nil
+	for _, auth := range held {
+		r.held = append(r.held, auth)
+	}
+	return err
+}
+
+// vaultSafe holds it below a pointer that is not exported.
+type vaultSafe struct{ held *vaultLock }
+
+func (s vaultSafe) MarshalJSON() ([]byte, error) { return json.Marshal(s.held) }
+
+func (s *vaultSafe) UnmarshalJSON(data []byte) error {
+	s.held = &vaultLock{}
+	return s.held.UnmarshalJSON(data)
+}
+
 type vaultUser struct {
 	Name  string   `json:"name"`
 	Token *string  `json:"token,omitempty" nagi:"secret"`
@@ -109,6 +136,7 @@ func vaultOf(name string) *vault {
 		vaultKeys: vaultKeys{Private: map[string]string{"k": hush}},
 		Door:      vaultDoor{hush}, vaultShelf: vaultShelf{&vaultAuth{"seen", hush}}, Word: vaultWord{hush},
 		Lock: vaultLock{&vaultAuth{"locked", hush}},
+		Ring: vaultRing{[]any{vaultAuth{"ringed", hush}}}, Safe: vaultSafe{&vaultLock{&vaultAuth{"safe", hush}}},
 	}}
 }
 

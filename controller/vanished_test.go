@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -206,6 +207,48 @@ func (m *massed) meddle(f func(key string)) {
 	before := &atomic.Pointer[func(string)]{}
 	before.Store(&f)
 	m.c.client = meddler{m.sites, before}
+}
+
+// unsure is a client that does not learn whether one document was put back, before it puts back the others.
+type unsure struct {
+	*entity.Client[*site]
+	of string
+}
+
+func (c unsure) PrepareRestore(ctx context.Context, key string, from *entity.Record, aged uint64) (
+	func(context.Context) (uint64, error), error,
+) {
+	restore, err := c.Client.PrepareRestore(ctx, key, from, aged)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (uint64, error) {
+		if key == c.of {
+			return 0, fmt.Errorf("write %s: %w", key, entity.ErrOutcomeUnknown)
+		}
+		time.Sleep(time.Second)
+		return restore(ctx)
+	}, nil
+}
+
+// TestADocumentOfWhichTheOutcomeIsUnknownKeepsNoOthersFromBeingRestored.
+func TestADocumentOfWhichTheOutcomeIsUnknownKeepsNoOthersFromBeingRestored(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		m := newWorld(t).vanished()
+		m.c.client = unsure{m.sites, siteName(0)}
+		n, err := m.c.RestoreVanished(t.Context(), m.engagement(), many)
+		if !errors.Is(err, entity.ErrOutcomeUnknown) || n != many-1 || !strings.Contains(err.Error(), "and 1 were not: ") {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.c.client = m.sites
+		if can, _ := m.listed(); len(can) != 1 || can[0] != siteName(0) {
+			t.Errorf("left are %v", can)
+		}
+		if n, err := m.c.RestoreVanished(t.Context(), m.engagement(), 1); err != nil || n != 1 {
+			t.Errorf("%d restored, error %v", n, err)
+		}
+		m.isBack()
+	})
 }
 
 func TestARestoreIntoABucketWithoutRoomFinishesLater(t *testing.T) {

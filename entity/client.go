@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"sync/atomic"
 
@@ -49,6 +50,9 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPointers(reflect.TypeFor[T](), cfg.Kind); err != nil {
 		return nil, err
 	}
 	keys := newKeyspace(cfg)
@@ -205,7 +209,8 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 //
 // If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
 // List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and
-// the caller have both changed one list.
+// the caller have both changed one list. An object whose kind was set, or that was made of JSON, does not tell how it
+// was read: IsInvalid if it lacks what the transform leaves out.
 func (c *Client[T]) Update(ctx context.Context, obj T) error {
 	d, err := c.prepare(obj)
 	if err != nil {

@@ -86,9 +86,12 @@
 // SuspendAnnotation, DeletionPolicyAnnotation) stay as they are in the document, whatever the transform does.
 //
 // What a transform leaves out is not lost. Update keeps it, with a request to the leader, and refuses what would lose
-// some of it: a list, or a whole object, that both the transform and the writer have changed. CreateOrUpdate reads from
-// the leader before it writes. The record of a primary has the whole document; the client keeps up to 16 MiB of those
-// that the cache has read last for it, and else asks the leader. But nobody notices a change of what is left out:
+// some of it: a list, or a whole object, that both the transform and the writer have changed. Objects and their copies
+// carry how they were read in their kind. Where that was set since (SetGroupVersionKind), or the object was made of
+// JSON, what was left out and what was removed look the same, and Update refuses such an object unless it has all that
+// the transform leaves out: update what Get has returned, without setting its kind, or use Patch. CreateOrUpdate reads
+// from the leader before it writes. The record of a primary has the whole document; the client keeps up to 16 MiB of
+// those that the cache has read last for it, and else asks the leader. But nobody notices a change of what is left out:
 // predicates and CreateOrUpdate compare what the cache has.
 //
 // # Metadata

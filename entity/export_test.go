@@ -9,3 +9,6 @@ const (
 	AsyncTimeout   = asyncTimeout
 	WaitPollMax    = waitPollMax
 )
+
+// RuntimeAnnotations and RuntimeLabels are those that a transform cannot take away.
+var RuntimeAnnotations, RuntimeLabels = runtimeAnnotations, runtimeLabels

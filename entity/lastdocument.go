@@ -18,8 +18,31 @@ import (
 // Records.LastDocumentLacks finds that out. So are the secret fields of what interfaces hold, which the type T does not
 // tell of, and what a transform of the informer left out, see WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
+	return c.wholeOf(obj, func() *oddity {
+		if !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
+			return nil
+		}
+		key, err := c.keys.of(obj)
+		if err != nil {
+			return nil
+		}
+		natsKey, err := c.keys.toNATS(key)
+		if err != nil {
+			return nil
+		}
+		odd, _ := c.oddityOf(key, natsKey, uint64(obj.GetGeneration()))
+		return odd
+	})
+}
+
+// wholeOf encodes an entity without the secret fields of what its interfaces hold, and adds the members that T does not
+// know, if none of them can be a secret.
+func (c *Client[T]) wholeOf(obj T, oddityOf func() *oddity) ([]byte, error) {
 	document, err := c.DocumentOf(obj)
-	if err == nil && c.codec.holds {
+	if err != nil {
+		return nil, err
+	}
+	if c.codec.holds {
 		held, err := secrets.OfValue(obj)
 		if err != nil {
 			return nil, fmt.Errorf("leave out the secret fields of %s: %w", c.cfg.Kind, err)
@@ -30,19 +53,10 @@ func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	}
 	// Of a kind with secret fields a member that T does not know may be a secret, wrongly written or of another
 	// version.
-	if err != nil || !c.codec.keeps || c.codec.secrets != nil || c.shared.oddities.count.Load() == 0 {
-		return document, err
-	}
-	key, err := c.keys.of(obj)
-	if err != nil {
+	if c.codec.secrets != nil {
 		return document, nil
 	}
-	natsKey, err := c.keys.toNATS(key)
-	if err != nil {
-		return document, nil
-	}
-	odd, _ := c.oddityOf(key, natsKey, uint64(obj.GetGeneration()))
-	return c.withUnknown(document, odd), nil
+	return c.withUnknown(document, oddityOf()), nil
 }
 
 // withUnknown adds to a document the members that T does not know, if they fit.
@@ -81,11 +95,7 @@ func (c *Client[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	document, err := c.DocumentOf(whole)
-	if err != nil || c.codec.secrets != nil { // as in WholeDocumentOf
-		return document, err
-	}
-	return c.withUnknown(document, odd), nil
+	return c.wholeOf(whole, func() *oddity { return odd })
 }
 
 // originalOf returns the document that a transform made an object of.

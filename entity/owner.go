@@ -37,6 +37,16 @@ const OwnerStatusBucketAnnotation = "nagi/ownerstatusbucket"
 // has the option WithOwnerProof. It is for this object, in this place, and for this owner.
 const OwnerProofAnnotation = "nagi/ownerproof"
 
+// runtimeAnnotations and runtimeLabels are all those by which the runtime knows whose an object is, who wrote it, and
+// what is to become of it. A transform cannot take them away (SetTransform).
+var (
+	runtimeAnnotations = []string{
+		OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation, OwnerRevisionAnnotation,
+		OwnerStatusBucketAnnotation, OwnerProofAnnotation, SuspendAnnotation, DeletionPolicyAnnotation,
+	}
+	runtimeLabels = []string{OwnerKindLabel, OwnerKeyLabel, OwnerInstanceLabel}
+)
+
 // OwnerIndex is the index by owner on the informers of clients. OwnerIndexValues says under which values to look.
 const OwnerIndex = "nagi/owner"
 

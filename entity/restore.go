@@ -172,7 +172,7 @@ func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error)
 		}
 		conflict, ok := errors.AsType[*casError](err)
 		if !ok {
-			return 0, err
+			return 0, r.ended(ctx, err)
 		}
 		if r.expected, err = r.over(conflict.actual); err != nil {
 			return 0, err
@@ -185,4 +185,20 @@ func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error)
 	setRevision(r.sent, revision)
 	r.remember(ctx, r.key, r.sent, revision)
 	return revision, nil
+}
+
+// ended returns what keeps a document from being put back after its write failed. Whether a write of which the outcome
+// is unknown was applied does not matter any more if the key has something else by now.
+func (r *restoration[T]) ended(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	last, unread := r.documents.last(ctx, r.natsKey)
+	if unread != nil {
+		return err
+	}
+	if _, has := r.over(last); has != nil {
+		return has
+	}
+	return err
 }

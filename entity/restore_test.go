@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -278,6 +279,45 @@ func TestWhatIsReadKnowsItsTTL(t *testing.T) {
 		want = map[bool]string{true: entity.ExpiresNever, false: ""}[after.Header.Get(jetstream.MsgTTLHeader) != ""]
 		if got := client.DocumentExpires("corner", after.Sequence); got != want {
 			t.Errorf("the client has %q of what it wrote, want %q", got, want)
+		}
+	})
+}
+
+// TestARestoreWhoseOutcomeIsUnknownStaysDeleted: its acknowledgement is lost, and somebody deletes what it has written.
+func TestARestoreWhoseOutcomeIsUnknownStaysDeleted(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		proxy := natstest.StartProxy(t, srv.URL())
+		_, js := natstest.Connect(t, proxy.URL())
+		_, admin := natstest.Connect(t, srv.URL())
+		client := newClient[*Shop](t, js, shops)
+		for name, meanwhile := range map[string]struct {
+			do   func(kv jetstream.KeyValue) error
+			want func(error) bool
+		}{
+			"deleted": {func(kv jetstream.KeyValue) error { return kv.Delete(t.Context(), "corner") }, isNotRestorable},
+			"written": {func(kv jetstream.KeyValue) error {
+				_, err := kv.PutString(t.Context(), "corner", `{"spec":{}}`)
+				return err
+			}, apierrors.IsAlreadyExists},
+		} {
+			restore, err := client.PrepareRestore(t.Context(), "corner", ofCorner(""), 0)
+			must(t, err)
+			kv, lost := keyValue(t, admin, "shops"), make(chan struct{})
+			var once sync.Once
+			proxy.Tamper(func(m *natstest.Message) (fate natstest.Fate) {
+				if natstest.AnswersTo("$KV.*.corner")(m) {
+					once.Do(func() { fate.Lost = true; close(lost) })
+				}
+				return fate
+			})
+			done := make(chan error, 1)
+			go func() { <-lost; done <- meanwhile.do(kv) }()
+			_, err = restore(t.Context())
+			must(t, <-done)
+			proxy.Tamper(nil)
+			wantError(t, name, meanwhile.want, err)
+			vanish(t, admin, "corner")
 		}
 	})
 }

@@ -210,3 +210,43 @@ func TestNoStatusBucketMeansNoRecords(t *testing.T) {
 		}
 	})
 }
+
+// ouroboros leads to itself without a struct between.
+type ouroboros *ouroboros
+
+// TestATypeWithAPointerToItselfIsRefused: the decoder would follow it until the stack of the process overflows.
+func TestATypeWithAPointerToItselfIsRefused(t *testing.T) {
+	type deep struct {
+		A map[string][]*struct {
+			P ouroboros `json:"p,omitempty"`
+		}
+	}
+	type tree struct {
+		Left, Right *tree
+		hidden      ouroboros
+		Not         ouroboros `json:"-"`
+	}
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		cfg := entity.Config{Kind: "Snake", Bucket: "snakes"}
+		for what, make := range map[string]func() error{
+			"spec": func() error {
+				_, err := entity.NewClient[*entity.Object[deep, struct{}]](t.Context(), js, cfg)
+				return err
+			},
+			"status": func() error {
+				_, err := entity.NewClient[*entity.Object[struct{}, struct{ P ouroboros }]](t.Context(), js, cfg)
+				return err
+			},
+		} {
+			if err := make(); err == nil || !strings.Contains(err.Error(), "entity_test.ouroboros in the type ") ||
+				!strings.Contains(err.Error(), "kind Snake") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		client := newClient[*entity.Object[tree, struct{}]](t, js, entity.Config{Kind: "Tree", Bucket: "trees"})
+		if _, err := client.CreateDocument(t.Context(), "a", []byte(`{"spec":{"Left":{},"Not":{}}}`)); err != nil {
+			t.Error(err)
+		}
+	})
+}

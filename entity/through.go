@@ -6,15 +6,17 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 )
 
-// complete adds to the draft of an update what a transform left out of the object that obj is, or is a copy of: obj was
-// not read whole, as far as anybody knows. It asks the leader for the document, and finds out what the transform made
-// of it, and what was changed since. A document that is written without a transform pays nothing.
+// complete adds to the draft of an update what a transform left out of the object that obj is, or is a copy of. It asks
+// the leader for the document, and finds out what the transform made of it, and what was changed since. An object
+// without a mark may have been read whole or through the transform: it is refused unless both give the same document. A
+// document that is written without a transform pays nothing.
 func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected uint64) error {
 	t, read := c.shared.transform.Load(), markOf(obj).read
 	switch {
@@ -40,8 +42,16 @@ func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected u
 		return err
 	}
 	merged, err := mergediff.ThroughView(full, view, changed)
-	if both, ok := errors.AsType[*mergediff.BothChanged](err); ok {
+	both, ok := errors.AsType[*mergediff.BothChanged](err)
+	switch {
+	case read != readTransformed && (ok || !reflect.DeepEqual(merged, changed)):
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it does not tell whether it came through "+
+			"the transform of the informer, because its kind was set or it was made of JSON, and it lacks or changes "+
+			"what the transform does: update what Get has returned, without setting its kind, or use Patch")
+	case ok:
 		return c.refuseBoth(d.key, both)
+	case read != readTransformed:
+		return nil
 	}
 	return c.redraft(d, merged)
 }

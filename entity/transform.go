@@ -71,16 +71,6 @@ func (t *transformer[T]) refused(key string, err error) error {
 	return newInvalid(t.codec.kind, t.codec.keys.bucket, key, wholeDocument, why)
 }
 
-// runtimeAnnotations and runtimeLabels are those by which the runtime knows whose a document is, and what is to become
-// of it.
-var (
-	runtimeAnnotations = []string{
-		OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation, OwnerRevisionAnnotation, OwnerProofAnnotation,
-		SuspendAnnotation, DeletionPolicyAnnotation,
-	}
-	runtimeLabels = []string{OwnerKindLabel, OwnerKeyLabel, OwnerInstanceLabel}
-)
-
 // only returns those of the names that are there; nil if none is.
 func only(names []string, all map[string]string) (found map[string]string) {
 	for _, name := range names {

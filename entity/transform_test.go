@@ -5,7 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -288,13 +294,12 @@ func TestWhyATransformRefusesADocumentWithSecretsIsNotTold(t *testing.T) {
 func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 	ctx := testContext(t)
 	shared := map[string]string{} // a transform may give all objects one map
-	ours := map[string]string{
-		entity.OwnerKindAnnotation: "Shop", entity.OwnerKeyAnnotation: "s", entity.OwnerInstanceAnnotation: "i",
-		entity.OwnerRevisionAnnotation: "1@x", entity.OwnerProofAnnotation: "p", entity.SuspendAnnotation: "true",
-		entity.DeletionPolicyAnnotation: "orphan",
+	ours, labels := map[string]string{}, map[string]string{}
+	for _, name := range entity.RuntimeAnnotations {
+		ours[name] = "v"
 	}
-	labels := map[string]string{
-		entity.OwnerKindLabel: "Shop", entity.OwnerKeyLabel: "s", entity.OwnerInstanceLabel: "i",
+	for _, name := range entity.RuntimeLabels {
+		labels[name] = "v"
 	}
 	for name, transform := range map[string]cache.TransformFunc{
 		"all metadata": func(obj any) (any, error) { return &Website{Spec: obj.(*Website).Spec}, nil },
@@ -332,7 +337,7 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 			plain.Annotations = map[string]string{"x": "y"}
 			must(t, client.Create(ctx, plain))
 			for _, when := range []string{"own write", "cached"} {
-				owned, err := client.Lister().OwnedBy("Shop", "s")
+				owned, err := client.Lister().OwnedBy("v", "v")
 				must(t, err)
 				if len(owned) != 1 {
 					t.Fatalf("%s: owned are %v", when, owned)
@@ -357,6 +362,48 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 				t.Errorf("what owns nothing has %v and %v", got.Annotations, got.Labels)
 			}
 		})
+	}
+}
+
+// TestATransformCannotTakeAnyAnnotationOfThisPackage: what has a constant is in the list that the test above takes.
+func TestATransformCannotTakeAnyAnnotationOfThisPackage(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	found := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		must(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) != len(spec.Names) {
+				return true
+			}
+			for i, name := range spec.Names {
+				list := entity.RuntimeAnnotations
+				if strings.HasSuffix(name.Name, "Label") {
+					list = entity.RuntimeLabels
+				} else if !strings.HasSuffix(name.Name, "Annotation") {
+					continue
+				}
+				text, ok := spec.Values[i].(*ast.BasicLit)
+				if !ok {
+					t.Errorf("%s is no literal", name)
+					continue
+				}
+				value, err := strconv.Unquote(text.Value)
+				must(t, err)
+				if found++; !slices.Contains(list, value) {
+					t.Errorf("a transform may take %s, %q: it is in no list of owner.go", name, value)
+				}
+			}
+			return true
+		})
+	}
+	if want := len(entity.RuntimeAnnotations) + len(entity.RuntimeLabels); found != want {
+		t.Errorf("%d constants, and %d names in the lists", found, want)
 	}
 }
 
@@ -435,13 +482,6 @@ func TestAnUpdateKeepsWhatATransformLeftOut(t *testing.T) {
 				natstest.Eventually(t, "handled", func() bool { _, ok := handled.Load(revision); return ok })
 				item, _ := handled.Load(revision)
 				return item.(*Website).DeepCopy(), nil
-			},
-			"through JSON": func(string) (w *Website, err error) {
-				cached, err := client.Lister().Get("a")
-				must(t, err)
-				data, err := json.Marshal(cached)
-				must(t, err)
-				return w, json.Unmarshal(data, &w)
 			},
 			"live": func(string) (*Website, error) { return client.Get(t.Context(), "a") },
 		} {
@@ -584,6 +624,65 @@ func TestWhatIsWrittenWholeMayLoseWhatATransformLeavesOut(t *testing.T) {
 	})
 }
 
+// TestAnUpdateOfWhatDoesNotTellHowItWasReadLosesNothing: what a transform left out of it, and what its writer removed,
+// look the same.
+func TestAnUpdateOfWhatDoesNotTellHowItWasReadLosesNothing(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := testContext(t)
+		js := newServer(t)
+		client := transforming(t, js, short)
+		kindSet := func(w *Website, err error) *Website {
+			must(t, err)
+			w.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Kind: strings.Clone("Website")})
+			return w
+		}
+		throughJSON := func(w *Website, err error) (again *Website) {
+			must(t, err)
+			data, err := json.Marshal(w)
+			must(t, err)
+			must(t, json.Unmarshal(data, &again))
+			return again
+		}
+		removed, replicas := func(w *Website) { w.Spec.Paths = nil }, func(w *Website) { w.Spec.Replicas++ }
+		host := func(w *Website) { w.Spec.Host = "new" }
+		for name, c := range map[string]struct {
+			read    func() *Website
+			change  func(*Website)
+			refused bool
+		}{
+			"live, kind set, removed":        {func() *Website { return kindSet(client.Get(ctx, "a")) }, removed, true},
+			"live, kind set, changed":        {func() *Website { return kindSet(client.Get(ctx, "a")) }, replicas, false},
+			"live, kind set, hidden changed": {func() *Website { return kindSet(client.Get(ctx, "a")) }, host, false},
+			"live, through JSON, removed":    {func() *Website { return throughJSON(client.Get(ctx, "a")) }, removed, true},
+			"live, through JSON, changed":    {func() *Website { return throughJSON(client.Get(ctx, "a")) }, replicas, false},
+			"cached, kind set":               {func() *Website { return kindSet(client.Lister().Get("a")) }, replicas, true},
+			"cached, through JSON":           {func() *Website { return throughJSON(client.Lister().Get("a")) }, replicas, true},
+			"cached, kind set, hidden is given": {
+				func() *Website { return kindSet(client.Lister().Get("a")) }, func(w *Website) { w.Spec = site().Spec }, false,
+			},
+		} {
+			must(t, client.Create(ctx, site()))
+			w := c.read()
+			before, err := keyValue(t, js, "websites").Get(ctx, "a")
+			must(t, err)
+			c.change(w)
+			want := w.DeepCopy()
+			err = client.Update(ctx, w)
+			got, readErr := client.Get(ctx, "a")
+			must(t, readErr)
+			if c.refused {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "without setting its kind, or use Patch") ||
+					uint64(got.Generation) != before.Revision() {
+					t.Errorf("%s: %v, and the document is %+v", name, err, got.Spec)
+				}
+			} else if err != nil || fmt.Sprint(got.Spec) != fmt.Sprint(want.Spec) {
+				t.Errorf("%s: %v, and the document is %+v, want %+v", name, err, got.Spec, want.Spec)
+			}
+			must(t, client.Delete(ctx, "a"))
+		}
+	})
+}
+
 // TestAnUpdateThroughATransformIsOfTheRevisionThatWasRead.
 func TestAnUpdateThroughATransformIsOfTheRevisionThatWasRead(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -663,6 +762,61 @@ func TestTheWholeDocumentOfATransformedObject(t *testing.T) {
 			t.Errorf("read live: %s, %v", whole, err)
 		}
 	})
+}
+
+// lock holds what its type does not tell.
+type lock struct{ held any }
+
+func (l lock) MarshalJSON() ([]byte, error) { return json.Marshal(l.held) }
+
+func (l *lock) UnmarshalJSON(data []byte) error {
+	held := &lockKey{}
+	l.held = held
+	return json.Unmarshal(data, held)
+}
+
+type lockKey struct {
+	Note     string `json:"note,omitempty"`
+	Password string `json:"password,omitempty" nagi:"secret"`
+}
+
+// TestTheWholeDocumentLacksTheSecretsThatInterfacesHold, with and without a transform.
+func TestTheWholeDocumentLacksTheSecretsThatInterfacesHold(t *testing.T) {
+	type doorSpec struct {
+		Note string `json:"note,omitempty"`
+		Lock *lock  `json:"lock,omitempty"`
+	}
+	type door = entity.Object[doorSpec, struct{}]
+	for name, transform := range map[string]cache.TransformFunc{
+		"no transform": nil,
+		"transform":    func(obj any) (any, error) { obj.(*door).Spec.Note = ""; return obj, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				client := newClient[*door](t, newServer(t), entity.Config{Kind: "Door", Bucket: "doors"})
+				if transform != nil {
+					must(t, client.Informer().SetTransform(transform))
+				}
+				start(t, client)
+				for document, want := range map[string]string{
+					`{"spec":{"note":"n","lock":{"note":"m","password":"s3cr3t"},"unknown":1}}`: `{"note":"n","lock":{}}`,
+					`{"spec":{"note":"n","unknown":1}}`:                                         `{"note":"n","unknown":1}`,
+				} {
+					revision, err := client.CreateDocument(t.Context(), "a", []byte(document))
+					must(t, err)
+					must(t, client.Informer().WaitKey(t.Context(), "a", revision))
+					cached, err := client.Lister().Get("a")
+					must(t, err)
+					whole, err := client.WholeDocument(t.Context(), cached)
+					must(t, err)
+					if !strings.HasSuffix(string(whole), `"spec":`+want+`}`) {
+						t.Errorf("%s becomes %s", document, whole)
+					}
+					must(t, client.Delete(t.Context(), "a"))
+				}
+			})
+		})
+	}
 }
 
 // kindless is a type without a kind.

@@ -214,3 +214,43 @@ func TestASecretThatIsObservedIsNotTold(t *testing.T) {
 		t.Errorf("%+v, %v: %s", result, err, told)
 	}
 }
+
+// hiding writes what it holds below a field that is not exported.
+type hiding struct{ held []any }
+
+func (h hiding) MarshalJSON() ([]byte, error) { return json.Marshal(h.held) }
+
+func (h *hiding) UnmarshalJSON(data []byte) error {
+	var held []keyed
+	err := json.Unmarshal(data, &held)
+	for _, k := range held {
+		h.held = append(h.held, k)
+	}
+	return err
+}
+
+// asking asks for keys that hiding holds, and gets no answer.
+type asking struct{ *keyedAPI }
+
+func (asking) Diff(hidingWish, keyed) []Change { return []Change{{Field: "key"}} }
+
+func (asking) Apply(context.Context, ApplyRequest[hidingWish, keyed]) (Outcome, error) {
+	return Outcome{}, errors.New("the answer is lost")
+}
+
+type hidingWish struct {
+	Size int    `json:"size"`
+	Keys hiding `json:"keys"`
+}
+
+func TestAnIntentLacksTheSecretsBelowFieldsThatAreNotExported(t *testing.T) {
+	runtime := &remembering{}
+	ctx := WithRuntime(t.Context(), runtime)
+	wish := hidingWish{1, hiding{[]any{keyed{1, "s3cr3t"}}}}
+	if _, err := Reconcile(ctx, Driver[hidingWish, keyed](asking{&keyedAPI{}}), wish, Settle(0)); err == nil {
+		t.Fatal("the first call succeeded")
+	}
+	if runtime.entry.Intent == nil || string(runtime.entry.Intent.Desired) != `{"size":1}` {
+		t.Errorf("intent %+v", runtime.entry.Intent)
+	}
+}

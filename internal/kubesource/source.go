@@ -19,6 +19,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/prune"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +80,12 @@ type Source struct {
 	scope    scope
 }
 
-var _ source.Owned = (*Source)(nil)
+var (
+	_ source.Owned = (*Source)(nil)
+	_ prune.Source = (*Source)(nil)
+	// Without it a prune would not notice that the view is old.
+	_ interface{ Outdated() error } = (*Source)(nil)
+)
 
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.

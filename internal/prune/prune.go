@@ -41,6 +41,8 @@ type Source interface {
 	Live(ctx context.Context, obj metav1.Object) (metav1.Object, error)
 }
 
+var _ Source = (*source.NATS[entity.IEntity])(nil) // package source cannot say so itself: this one imports it
+
 // Sources are those of owned that can be pruned.
 func Sources(owned []source.Owned) (sources []Source) {
 	for _, s := range owned {

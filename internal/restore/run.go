@@ -58,6 +58,8 @@ func (r *run) restore(ctx context.Context, key string) error {
 		return errors.New(no.Why)
 	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), errors.Is(err, entity.ErrFull):
 		return err // others may fit
+	case errors.Is(err, entity.ErrOutcomeUnknown):
+		return err // something else came to this key; and if the server is away, the next look will stop the run
 	}
 	return r.stop(err)
 }

@@ -73,7 +73,7 @@ func (b *builder) node(opaque bool, of ...reflect.Type) *node {
 	if n, ok := b.nodes[name]; ok {
 		return n
 	}
-	n := &node{opaque: opaque}
+	n := &node{opaque: opaque, secret: slices.Contains(set, reflect.TypeFor[unseen]())}
 	b.nodes[name] = n
 	if slices.ContainsFunc(set, func(t reflect.Type) bool { return t.Kind() == reflect.Struct }) {
 		n.members = map[string]*node{}

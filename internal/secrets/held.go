@@ -1,14 +1,19 @@
 package secrets
 
 import (
+	"encoding"
 	stdjson "encoding/json"
 	"reflect"
 	"slices"
+	"strings"
+	"unsafe"
 
 	"github.com/go-json-experiment/json"
 )
 
-// OfValue is Of for the document of one value: it also knows the types of what interfaces in it hold.
+// OfValue is Of for the document of one value: it also knows the types of what interfaces in it hold, also below fields
+// that are not exported. What a lock guards there, or what changes atomically, is taken for a secret, because it cannot
+// be looked at. What hides in a func, in a channel or behind an unsafe.Pointer is not found.
 func OfValue(value any) (*Fields, error) {
 	if value == nil {
 		return nil, nil
@@ -40,16 +45,19 @@ type reach struct {
 	counts bool
 }
 
-var decoders = []reflect.Type{reflect.TypeFor[stdjson.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom]()}
+var decoders = []reflect.Type{
+	reflect.TypeFor[stdjson.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](),
+	reflect.TypeFor[encoding.TextUnmarshaler](),
+}
 
 // reachesInterface reports whether values of a type have interfaces in them that count: all, or those in a type that
-// decodes itself.
+// decodes itself. Fields that are not exported count, too: a method may write them.
 func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
 	counts = counts || t.Kind() != reflect.Interface && slices.ContainsFunc(decoders, func(method reflect.Type) bool {
 		return reflect.PointerTo(t).Implements(method)
 	})
 	at := reach{t, counts}
-	if seen[at] {
+	if seen[at] || isOfProtobuf(t) {
 		return false
 	}
 	seen[at] = true
@@ -62,7 +70,7 @@ func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
 		return reachesInterface(t.Key(), counts, seen) || reachesInterface(t.Elem(), counts, seen)
 	case reflect.Struct:
 		for f := range t.Fields() {
-			if isLookedAt(f) && reachesInterface(f.Type, counts, seen) {
+			if reachesInterface(f.Type, counts, seen) {
 				return true
 			}
 		}
@@ -70,51 +78,70 @@ func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
 	return false
 }
 
-// isLookedAt leaves out what unexported fields point to: that may be in use by others, as the reflection of protobuf.
-func isLookedAt(f reflect.StructField) bool {
-	switch f.Type.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Slice:
-		return f.IsExported() || f.Anonymous
-	}
-	return true
+// isOfProtobuf reports whether a type is internal to protobuf. Each generated message has a pointer to the description
+// of its type, which all messages share, and which is made while others read it, so that looking at it is a race. It
+// has interfaces, and nothing of a document.
+func isOfProtobuf(t reflect.Type) bool {
+	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf/internal/")
 }
+
+// isGuarded reports whether a struct has something of package sync or sync/atomic in it, or is of one of them. What is
+// not exported in it may be changed by others while it is looked at, which is a race, and ends the process if it is a
+// map.
+func isGuarded(t reflect.Type) bool {
+	if isOfSync(t) {
+		return true
+	}
+	for f := range t.Fields() {
+		if isOfSync(pointed(f.Type)) {
+			return true
+		}
+	}
+	return false
+}
+
+func isOfSync(t reflect.Type) bool { return t.PkgPath() == "sync" || t.PkgPath() == "sync/atomic" }
+
+// unseen is the type of what an interface holds that must not be looked at: it may be a secret.
+type unseen struct{}
 
 // heldIn returns the types of what interfaces hold in a value.
 func heldIn(v reflect.Value) []reflect.Type {
-	h := holder{seen: map[any]bool{}}
+	h := holder{seen: map[spot]bool{}, reaches: map[reflect.Type]bool{}}
 	h.look(v)
 	return h.types
 }
 
 type holder struct {
-	types []reflect.Type
-	seen  map[any]bool
+	types   []reflect.Type
+	seen    map[spot]bool
+	reaches map[reflect.Type]bool
 }
 
-// pointer tells values behind pointers apart.
-type pointer struct {
-	at any
-	t  reflect.Type
+// spot tells the values apart that are found behind pointers.
+type spot struct {
+	at  unsafe.Pointer
+	len int
+	t   reflect.Type
 }
 
+// look looks no further than it has to: what has no interface in it may be in use by others, as the places of time.
 func (h *holder) look(v reflect.Value) {
+	if !h.mayHold(v.Type()) || h.wasSeen(v) {
+		return
+	}
 	switch v.Kind() {
 	case reflect.Interface:
-		if v.IsNil() {
-			return
+		if !v.IsNil() {
+			h.holds(v.Elem().Type())
+			h.look(v.Elem())
 		}
-		if t := v.Elem().Type(); !slices.Contains(h.types, t) {
-			h.types = append(h.types, t)
-		}
-		h.look(v.Elem())
 	case reflect.Pointer:
-		at := pointer{v.UnsafePointer(), v.Type()}
-		if !v.IsNil() && !h.seen[at] {
-			h.seen[at] = true
+		if !v.IsNil() {
 			h.look(v.Elem())
 		}
 	case reflect.Slice, reflect.Array:
-		for i := 0; i < v.Len() && !isScalar(v.Type().Elem()); i++ {
+		for i := range v.Len() {
 			h.look(v.Index(i))
 		}
 	case reflect.Map:
@@ -123,13 +150,46 @@ func (h *holder) look(v reflect.Value) {
 			h.look(entries.Value())
 		}
 	case reflect.Struct:
+		guarded := isGuarded(v.Type())
 		for i := range v.NumField() {
-			if isLookedAt(v.Type().Field(i)) {
+			if f := v.Type().Field(i); !guarded || f.IsExported() {
 				h.look(v.Field(i))
+			} else if h.mayHold(f.Type) {
+				h.holds(reflect.TypeFor[unseen]())
 			}
 		}
 	}
 }
 
-// isScalar reports whether there is nothing in values of a type.
-func isScalar(t reflect.Type) bool { return t.Kind() < reflect.Array || t.Kind() == reflect.String }
+func (h *holder) holds(t reflect.Type) {
+	if !slices.Contains(h.types, t) {
+		h.types = append(h.types, t)
+	}
+}
+
+// mayHold reports whether there may be an interface in values of a type.
+func (h *holder) mayHold(t reflect.Type) bool {
+	may, known := h.reaches[t]
+	if !known {
+		may = reachesInterface(t, true, map[reach]bool{})
+		h.reaches[t] = may
+	}
+	return may
+}
+
+// wasSeen reports whether a value was looked at before: it may be in itself.
+func (h *holder) wasSeen(v reflect.Value) bool {
+	at := spot{t: v.Type()}
+	switch v.Kind() {
+	case reflect.Slice:
+		at.len = v.Len()
+		fallthrough
+	case reflect.Pointer, reflect.Map:
+		at.at = v.UnsafePointer()
+	default:
+		return false
+	}
+	was := h.seen[at]
+	h.seen[at] = true
+	return was
+}

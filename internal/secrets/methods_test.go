@@ -3,8 +3,17 @@ package secrets
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/runtime/protoimpl"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 type (
@@ -148,6 +157,62 @@ func (h holding) MarshalJSON() ([]byte, error) { return json.Marshal(h.any) }
 
 func (h *holding) UnmarshalJSON([]byte) error { h.any = circle{1, "s3cr3t"}; return nil }
 
+// What hides below fields that are not exported is in the JSON by a method.
+type (
+	hidingList    struct{ held []any }
+	hidingMap     struct{ held map[string]any }
+	hidingPointer struct{ held *holding }
+	guarding      struct {
+		mu   sync.Mutex
+		held map[string]any
+	}
+	making struct {
+		once sync.Once
+		held map[string]any
+	}
+	swapping struct{ held atomic.Pointer[holding] }
+	looping  struct{ held []any } // the first is the list itself
+	// worded is a text that a method makes of what it holds.
+	worded struct{ held any }
+)
+
+func (h hidingList) MarshalJSON() ([]byte, error)    { return json.Marshal(h.held) }
+func (h *hidingList) UnmarshalJSON([]byte) error     { h.held = []any{circle{1, "s3cr3t"}}; return nil }
+func (h hidingMap) MarshalJSON() ([]byte, error)     { return json.Marshal(h.held) }
+func (h *hidingMap) UnmarshalJSON([]byte) error      { h.held = map[string]any{"": circle{}}; return nil }
+func (h hidingPointer) MarshalJSON() ([]byte, error) { return json.Marshal(h.held) }
+func (h *hidingPointer) UnmarshalJSON([]byte) error  { h.held = &holding{circle{}}; return nil }
+func (g *guarding) UnmarshalJSON([]byte) error       { return nil }
+func (m *making) UnmarshalJSON([]byte) error         { return nil }
+func (m *making) MarshalJSON() ([]byte, error) {
+	m.once.Do(func() { m.held["b"] = circle{1, "s3cr3t"} })
+	return json.Marshal(m.held)
+}
+func (s *swapping) MarshalJSON() ([]byte, error) { return json.Marshal(s.held.Load()) }
+func (s *swapping) UnmarshalJSON([]byte) error   { s.held.Store(&holding{circle{}}); return nil }
+func (r looping) MarshalJSON() ([]byte, error)   { return json.Marshal(r.held[1]) }
+func (r *looping) UnmarshalJSON([]byte) error    { *r = newLooping(circle{}); return nil }
+func (w worded) MarshalText() ([]byte, error)    { return json.Marshal(w.held) }
+func (w *worded) UnmarshalText([]byte) error     { w.held = circle{}; return nil }
+
+func (g *guarding) MarshalJSON() ([]byte, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return json.Marshal(g.held)
+}
+
+func swap(c circle) *swapping {
+	s := &swapping{}
+	s.held.Store(&holding{c})
+	return s
+}
+
+func newLooping(c circle) looping {
+	r := looping{[]any{nil, c}}
+	r.held[0] = r.held
+	return r
+}
+
 // TestSecretsInWhatInterfacesHoldAreDropped, at any depth of the value, whose type does not tell of them.
 func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 	c := circle{1, "s3cr3t"}
@@ -161,9 +226,17 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 		"a pointer":    {&drawing{Name: "n", Shape: &c}, `{"name":"n","shape":{"radius":1}}`},
 		"deeper": {map[string]any{"a": []any{drawing{Name: "n", Shapes: map[string]any{"b": []circle{c}}}}},
 			`{"a":[{"name":"n","shape":null,"shapes":{"b":[{"radius":1}]}}]}`},
-		"in what a method writes":   {struct{ A holding }{holding{c}}, `{"A":{}}`},
-		"text that a method writes": {struct{ A holding }{holding{word{"u", "s3cr3t"}}}, `{}`},
-		"a value that holds itself": {round, `{"name":"n","shape":{"circle":{"radius":1}}}`},
+		"in what a method writes":     {struct{ A holding }{holding{c}}, `{"A":{}}`},
+		"text that a method writes":   {struct{ A holding }{holding{word{"u", "s3cr3t"}}}, `{}`},
+		"in a hidden list":            {struct{ A hidingList }{hidingList{[]any{c}}}, `{}`},
+		"in a hidden map":             {struct{ A hidingMap }{hidingMap{map[string]any{"b": c}}}, `{"A":{}}`},
+		"below a hidden pointer":      {struct{ A hidingPointer }{hidingPointer{&holding{c}}}, `{"A":{}}`},
+		"text below a hidden pointer": {struct{ A hidingPointer }{hidingPointer{&holding{word{"u", "s3cr3t"}}}}, `{}`},
+		"where a lock guards it":      {struct{ A *guarding }{&guarding{held: map[string]any{"b": c}}}, `{"A":{}}`},
+		"where it is made once":       {struct{ A *making }{&making{held: map[string]any{"b": c}}}, `{"A":{}}`},
+		"where it changes atomically": {struct{ A *swapping }{swap(c)}, `{"A":{}}`},
+		"a hidden ring":               {struct{ A looping }{newLooping(c)}, `{"A":{}}`},
+		"a value that holds itself":   {round, `{"name":"n","shape":{"circle":{"radius":1}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document, err := json.Marshal(test.value)
@@ -186,10 +259,49 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 		reflect.TypeFor[drawing](): false, reflect.TypeFor[map[string]any](): false,
 		reflect.TypeFor[struct{ holding }](): true, reflect.TypeFor[*holding](): true,
 		reflect.TypeFor[[]struct{ Raw json.RawMessage }](): false,
+		reflect.TypeFor[hidingList]():                      true, reflect.TypeFor[hidingMap](): true,
+		reflect.TypeFor[hidingPointer](): true, reflect.TypeFor[guarding](): true, reflect.TypeFor[swapping](): true,
+		reflect.TypeFor[map[worded]int](): true, reflect.TypeFor[itself](): false,
+		reflect.TypeFor[time.Time](): false, reflect.TypeFor[resource.Quantity](): false,
 	} {
 		if MayHold(of) != want {
 			t.Errorf("what is decoded into a %v may hold secrets: %v", of, !want)
 		}
+	}
+}
+
+// itself leads to itself.
+type itself *itself
+
+// TestWhatIsGuardedIsNotLookedAt: others may change it meanwhile.
+func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
+	held := map[string]any{"b": 1}
+	for _, v := range []any{&guarding{held: held}, &making{held: held}, swap(circle{})} {
+		if types := heldIn(reflect.ValueOf(v)); !slices.Equal(types, []reflect.Type{reflect.TypeFor[unseen]()}) {
+			t.Errorf("%T holds %v", v, types)
+		}
+		if f, err := OfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
+			t.Errorf("%T is no secret: %v, %v", v, f, err)
+		}
+	}
+}
+
+// TestWhatBelongsToProtobufIsNotLookedAt: other goroutines may be making it.
+func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
+	if reachesInterface(reflect.TypeFor[protoimpl.MessageState](), true, map[reach]bool{}) {
+		t.Error("the state of a message is looked at")
+	}
+	for _, v := range []any{durationpb.New(1), itself(nil)} {
+		if held := heldIn(reflect.ValueOf(v)); held != nil {
+			t.Errorf("%T holds %v", v, held)
+		}
+	}
+	text, err := structpb.NewStruct(map[string]any{"a": "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := OfValue(struct{ A any }{text}); f != nil || err != nil {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 
