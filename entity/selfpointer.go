@@ -13,8 +13,8 @@ import (
 // to before it reads anything of it, so that a document with a value there would end the process by stack overflow.
 func checkPointers(t reflect.Type, kind string) error {
 	if found := selfPointer(t, map[reflect.Type]bool{}); found != nil {
-		return fmt.Errorf("entity: kind %s: %v in the type %v is a pointer to itself, which no JSON value can be decoded "+
-			"into: put a struct between them, or leave the field out of the JSON (json:\"-\")", kind, found, t)
+		return fmt.Errorf("entity: kind %s: %v in the type %v is a pointer to itself, into which no JSON value "+
+			"can be decoded: put a struct between them, or leave the field out of the JSON (json:\"-\")", kind, found, t)
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
-	"github.com/nagi-runtime/nagi/internal/prune"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +81,6 @@ type Source struct {
 
 var (
 	_ source.Owned = (*Source)(nil)
-	_ prune.Source = (*Source)(nil)
 	// Without it a prune would not notice that the view is old.
 	_ interface{ Outdated() error } = (*Source)(nil)
 )

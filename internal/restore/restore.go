@@ -8,9 +8,9 @@
 //     deleted meanwhile stays deleted. The server decides that, with each write.
 //   - It has what is left of the TTL that its writer set. If nothing is left, it is not put back.
 //   - It happens for the engagement and the number of documents that somebody has read, and for no other.
-//   - One document that cannot be put back, or of which that is unknown, does not keep the others from it. A server that
-//     does not answer does, and so does the end of the term. What was put back stays; the rest can be restored with its
-//     new count.
+//   - One document that cannot be put back, or of which that is unknown, does not keep the others from it. A server
+//     that does not answer does, and so does the end of the term. What was put back stays; the rest can be restored
+//     with its new count.
 package restore
 
 import (
