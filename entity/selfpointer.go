@@ -14,7 +14,8 @@ import (
 func checkPointers(t reflect.Type, kind string) error {
 	if found := selfPointer(t, map[reflect.Type]bool{}); found != nil {
 		return fmt.Errorf("entity: kind %s: %v in the type %v is a pointer to itself, into which no JSON value "+
-			"can be decoded: put a struct between them, or leave the field out of the JSON (json:\"-\")", kind, found, t)
+			"can be decoded: put a struct between them, or leave the field out of the JSON (json:\"-\")",
+			kind, found, t)
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func TestATypeWithAPointerToItselfIsRefused(t *testing.T) {
 	}
 	type tree struct {
 		Left, Right *tree
-		hidden      ouroboros
+		_           ouroboros // nobody decodes into it
 		Not         ouroboros `json:"-"`
 	}
 	natstest.Test(t, func(t *testing.T) {

@@ -1,6 +1,12 @@
 package engine
 
-import "github.com/nagi-runtime/nagi/internal/prune"
+import (
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/prune"
+)
+
+// Without it a source would not be pruned, and nothing would say so.
+var _ prune.Source = (*kubesource.Source)(nil)
 
 // prune has what the reconciler does not want any more deleted, in the sources whose users ask for that.
 func (e *Engine) prune() {

@@ -3,7 +3,6 @@ package kubetest_test
 import (
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
@@ -16,9 +15,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
-
-// patience is for what takes moments on a quiet machine.
-const patience = time.Minute
 
 func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 	t.Helper()
