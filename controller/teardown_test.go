@@ -163,8 +163,11 @@ func TestADocumentPutAgainDuringItsTeardownKeepsWhatItOwns(t *testing.T) {
 					t.Errorf("told of %d attempts, called for %v", len(attempts), seen.of("home"))
 				}
 				for _, r := range attempts {
-					if r.Err != nil || r.Attempt != 1 || r.NextDue.IsZero() {
-						t.Errorf("told %+v, want a success that is looked at again", r)
+					if r.Err != nil || r.Attempt != 1 {
+						t.Errorf("told %+v, want a success", r)
+					}
+					if moment == "at its end" && r.NextDue.IsZero() { // else the watch may have told by then
+						t.Errorf("told %+v, want that it is looked at again", r)
 					}
 				}
 			})
