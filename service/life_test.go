@@ -37,9 +37,13 @@ func TestTheLeaderAnswers(t *testing.T) {
 		first := w.replica()
 		w.answers("nagi.sites.read.stats")
 		w.put("sites", "shop.home", `{}`)
-		natstest.Eventually(w, "it is calm", func() bool { return first.Explain("shop/home").State == controller.StateCalm })
+		natstest.Eventually(w, "it is calm", func() bool {
+			return first.Explain("shop/home").State == controller.StateCalm
+		})
 		second := w.replica()
-		natstest.Eventually(w, "the other waits", func() bool { return second.Explain("shop/home").State == controller.StateStandby })
+		natstest.Eventually(w, "the other waits", func() bool {
+			return second.Explain("shop/home").State == controller.StateStandby
+		})
 		admin := w.js.Conn()
 		for range 20 { // a queue group of both would answer by chance
 			if e := ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/home"}`); !e.Leading {
@@ -158,7 +162,9 @@ func TestWhatWasAskedBeforeTheStopIsAnswered(t *testing.T) {
 		}
 		v.listings <- struct{}{} // the first is done, and the others wait
 		w.must(<-answered)
-		natstest.Eventually(w, "all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= requests })
+		natstest.Eventually(w, "all have arrived", func() bool {
+			return s.cfg.Conn.Stats().InMsgs-before >= requests
+		})
 		stop()
 		select {
 		case err := <-ended:
@@ -217,7 +223,9 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 		recorded := &events{}
 		_, c := w.sites(controller.WithEventRecorder(recorded))
 		w.put("sites", "shop.home", `{}`)
-		natstest.Eventually(w, "it is calm", func() bool { return c.Explain("shop/home").State == controller.StateCalm })
+		natstest.Eventually(w, "it is calm", func() bool {
+			return c.Explain("shop/home").State == controller.StateCalm
+		})
 		forged, err := json.Marshal(map[string]string{"acc": "APP", "user": "mallory"})
 		w.must(err)
 		ask := func(nc *nats.Conn) {
@@ -232,7 +240,9 @@ func TestTheUserIsNamedWhereTheServerTells(t *testing.T) {
 			}
 		}
 		ask(w.conn("shop"))
-		natstest.Eventually(w, "an event", func() bool { return recorded.have("ReconcileRequested", "whom the server does not name") })
+		natstest.Eventually(w, "an event", func() bool {
+			return recorded.have("ReconcileRequested", "whom the server does not name")
+		})
 		ask(w.conn("alice"))
 		natstest.Eventually(w, "an event", func() bool {
 			return recorded.have("Site shop/home ReconcileRequested", `somebody who says to be user "alice" of account "TENANT"`)
@@ -271,7 +281,9 @@ func TestRequestsThatWaitAreFew(t *testing.T) {
 		for range sent {
 			w.must(nc.PublishRequest("nagi.sites.read.brake-vanished", inbox, nil))
 		}
-		natstest.Eventually(w, "all have arrived", func() bool { return s.cfg.Conn.Stats().InMsgs-before >= sent })
+		natstest.Eventually(w, "all have arrived", func() bool {
+			return s.cfg.Conn.Stats().InMsgs-before >= sent
+		})
 		close(v.listings)
 		w.answers("nagi.sites.read.brake-vanished") // after those before it
 		w.must(nc.Flush())

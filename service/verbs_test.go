@@ -51,9 +51,13 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 		refused(w, admin, prefix+"suspend", `{"key":"shop/none"}`, 404)
 
 		ask[Done](w, admin, prefix+"reconcile", `{"key":"shop/retry"}`)
-		natstest.Eventually(w, "it is reconciled", func() bool { return c.count("shop/retry", controller.OperationManual) == 1 })
+		natstest.Eventually(w, "it is reconciled", func() bool {
+			return c.count("shop/retry", controller.OperationManual) == 1
+		})
 		ask[Done](w, admin, prefix+"unpark", `{"key":"shop/parked"}`)
-		natstest.Eventually(w, "it is tried again", func() bool { return c.count("shop/parked", controller.OperationManual) == 1 })
+		natstest.Eventually(w, "it is tried again", func() bool {
+			return c.count("shop/parked", controller.OperationManual) == 1
+		})
 		state("parked", controller.StateParked)
 
 		if n := ask[Resynced](w, admin, prefix+"resync", "").Count; n != 3 {
@@ -104,7 +108,9 @@ func TestWhatIsToldOfAController(t *testing.T) {
 		w.sites()
 		w.put("sites", "shop.retry", `{"spec":{"title":"fails"}}`)
 		admin := w.js.Conn()
-		natstest.Eventually(w, "it fails", func() bool { return ask[Stats](w, admin, "nagi.sites.read.stats", "").Failing == 1 })
+		natstest.Eventually(w, "it fails", func() bool {
+			return ask[Stats](w, admin, "nagi.sites.read.stats", "").Failing == 1
+		})
 		s := ask[Stats](w, admin, "nagi.sites.read.stats", "")
 		if !s.Leading || !s.Synced || s.Workers != 1 || s.Reconciles != 1 || s.Failures != 1 || s.Brake == nil || s.Brake.Engaged {
 			t.Errorf("%+v", s)
@@ -293,7 +299,9 @@ func TestWhatDoesNotFitIntoAMessageIsPaged(t *testing.T) {
 			w.put("sites", fmt.Sprintf("shop.s%03d", i), `{"spec":{"title":"terminal `+long+`"}}`)
 		}
 		shop := w.conn("shop")
-		natstest.Eventually(w, "all are parked", func() bool { return ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", "").Parked == n })
+		natstest.Eventually(w, "all are parked", func() bool {
+			return ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", "").Parked == n
+		})
 		seen, pages := map[string]bool{}, 0
 		for next := ""; pages == 0 || next != ""; pages++ {
 			page := ask[Keys](w, shop, "nagi.sites.read.keys.shop", `{"states":["parked"],"limit":1000,"after":"`+next+`"}`)

@@ -53,11 +53,14 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	defer func() { t.Helper(); tellOfLeftovers(t, recover(), bubble) }()
 	synctest.Test(t, func(t *testing.T) {
 		bubble = thisBubble()
-		t.Cleanup(func() { time.Sleep(patience) }) // the last one: what winds down does so by timers
+		t.Cleanup(func() { time.Sleep(windingDown) }) // the last one: what ends takes timers for it
 		keepStoresTime(t)
 		f(t)
 	})
 }
+
+// windingDown is how much virtual time what a test has stopped gets to end.
+const windingDown = time.Minute
 
 // tellOfLeftovers fails the test for the panic by which synctest says that goroutines of the bubble wait for ever. They
 // stay, and other tests go on.
@@ -78,7 +81,7 @@ func thisBubble() string {
 	stack := make([]byte, 256)
 	header, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "\n")
 	_, bubble, _ := strings.Cut(header, ", ")
-	return strings.TrimSuffix(bubble, "]:")
+	return strings.TrimSuffix(bubble, ":") // with its bracket: bubble 9 is not bubble 98
 }
 
 // The server's stores of messages take storesTime for the present, by which those on disk drop what is too old. The
