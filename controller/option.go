@@ -25,6 +25,7 @@ type sourceOptions struct {
 	deleter           Deleter
 	prune             bool
 	open              bool // see WithOwnersInOtherNamespaces
+	optional          bool // see WithOptional
 	name              string
 	watchErrorHandler cache.WatchErrorHandlerWithContext
 }
@@ -259,6 +260,10 @@ func WithPrimary(opts ...SourceOption) Option {
 		}
 		if so.prune {
 			return errors.New("WithPrimary: WithPrune is for Owns and OwnsKube; the runtime never deletes primaries")
+		}
+		if so.optional {
+			return errors.New("WithPrimary: WithOptional is for what is owned or watched; " +
+				"without its primaries a controller has nothing to do")
 		}
 		if err := errors.Join(so.onlyForKube(), so.onlyForOwned()); err != nil {
 			return fmt.Errorf("WithPrimary: %w", err)

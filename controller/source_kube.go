@@ -109,7 +109,7 @@ func (o *sourceOptions) kubeSource(
 	host, n := e.KubeHost()
 	return kubesource.New(informer, host, kubesource.Config{
 		Role: role, Number: n, Name: o.name, Kind: e.Kind, Owned: owned, Deleter: o.deleter,
-		Prune: o.prune, Open: o.open,
+		Prune: o.prune, Open: o.open, Optional: o.optional,
 		WatchErrorHandler: o.watchErrorHandler,
 	})
 }

@@ -33,7 +33,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
-				Joined: len(so.predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
+				Late: so.optional, Joined: len(so.predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
 				Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
@@ -69,7 +69,7 @@ func Watches[T entity.IEntity](
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: "Watches", Owner: e.Kind, Joined: true, Changed: e.SourceHealth, Resume: e.Resume,
+				Role: "Watches", Owner: e.Kind, Late: so.optional, Joined: true, Changed: e.SourceHealth, Resume: e.Resume,
 				Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))

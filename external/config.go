@@ -25,6 +25,8 @@ type Config struct {
 	// waits that long, or for the Settle of Reconcile if that is longer. The default, 0, is for an API whose lists show
 	// every write that it has answered.
 	Settle time.Duration
+	// Optional has the controller work before the first list has succeeded; see WithOptional of package controller.
+	Optional bool
 }
 
 const (

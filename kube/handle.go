@@ -238,8 +238,12 @@ func resourceAt(
 	return client.Resource(resource).Namespace(namespace)
 }
 
+// HasSynced reports whether the informer has the objects of the API server. A reconciler asks it where the source is
+// optional (controller.WithOptional).
+func (k *Handle[T]) HasSynced() bool { return k.informer.HasSynced() }
+
 func (k *Handle[T]) synced() error {
-	if k.informer.HasSynced() {
+	if k.HasSynced() {
 		return nil
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: "+

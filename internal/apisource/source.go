@@ -165,6 +165,12 @@ func (s *Source) Err() error {
 	return s.cache.malformedErr()
 }
 
+// IsOptional implements source.Source.
+func (s *Source) IsOptional() bool { return s.config.Optional }
+
+// Outdated implements source.Owned. A teardown asks Stale of the set, too: it needs a list of its own.
+func (s *Source) Outdated() error { return source.NotSynced(s) }
+
 // Owns implements source.Owned.
 func (s *Source) Owns() bool { return true }
 

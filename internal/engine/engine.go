@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -79,6 +80,8 @@ type Engine struct {
 	leadership leadership
 	runs       atomic.Uint64 // numbers the reconciles that log something
 
+	missing       sync.WaitGroup // follows the optional sources that have not synced
+	without       sync.Map       // those sources
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
@@ -260,7 +263,12 @@ func (e *Engine) EventsOf(
 
 // SourceHealth reports a source that degrades or works again. The others go on.
 func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
-	e.health.Change(ctx, s.String(), s.Err)
+	e.health.Change(ctx, s.String(), func() error {
+		if _, missing := e.without.Load(s); missing && !source.HasSynced(s) {
+			return withoutSource(s)
+		}
+		return s.Err()
+	})
 }
 
 // recordWritten is told of each record that was written.

@@ -62,6 +62,7 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 	go func() {
 		defer close(released)
 		e.mappings.Stop()
+		e.missing.Wait()
 		e.sources.Stop()
 		endTelling()
 		background.Wait()
@@ -121,8 +122,12 @@ func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) er
 	if err := sources.Start(life); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
-	if err := sources.WaitSynced(ctx, life); err != nil {
+	required, optional := sources.Without(source.IsOptional)
+	if err := required.WaitSynced(ctx, life); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
+	}
+	for _, s := range optional.StillMissing(ctx, life) {
+		e.missing.Go(func() { e.workWithout(life, s) })
 	}
 	return nil
 }

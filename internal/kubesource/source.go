@@ -57,6 +57,8 @@ type Config struct {
 	Prune bool
 	// Open lets objects name owners in other namespaces.
 	Open bool
+	// Optional has the controller work without the source until it has synced.
+	Optional bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
 	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
@@ -79,11 +81,7 @@ type Source struct {
 	scope    scope
 }
 
-var (
-	_ source.Owned = (*Source)(nil)
-	// Without it a prune would not notice that the view is old.
-	_ interface{ Outdated() error } = (*Source)(nil)
-)
+var _ source.Owned = (*Source)(nil)
 
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.
@@ -211,6 +209,9 @@ func (s *Source) Synced() []cache.DoneChecker { return s.handlers.Synced() }
 // Err implements source.Source.
 func (s *Source) Err() error { return s.health.err() }
 
+// IsOptional implements source.Source.
+func (s *Source) IsOptional() bool { return s.config.Optional }
+
 // Owns implements source.Owned.
 func (s *Source) Owns() bool { return s.config.Owned }
 
@@ -236,9 +237,12 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 	return nil
 }
 
-// Outdated says why what the cache shows may be older than what the API server has; nil if nothing says so. The error
-// is marked with the server: when it is over, Answered of the host is called.
+// Outdated implements source.Owned. What the cache shows may be older than what the API server has. Then the error is
+// marked with the server: when it is over, Answered of the host is called.
 func (s *Source) Outdated() error {
+	if err := source.NotSynced(s); err != nil {
+		return err
+	}
 	if err := s.health.errors.view.err(); err != nil {
 		return kubeerrors.MarkOutdated(err, s.Server())
 	}

@@ -244,7 +244,7 @@ func (p *Pruner) unwanted(r Reconcile) (targets []target, err error) {
 		}
 		claim := p.Claim().In(s)
 		wanted, spokenOf := r.Wanted(s.Place())
-		if viewer, ok := s.(interface{ Outdated() error }); !spokenOf || ok && viewer.Outdated() != nil {
+		if !spokenOf || s.Outdated() != nil {
 			continue
 		}
 		objects, err := s.OwnedBy(r.Key())

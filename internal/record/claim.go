@@ -22,6 +22,7 @@ type Claim struct {
 	instance   atomic.Pointer[string]
 	removed    chan struct{} // somebody removed a key of the claim
 	given      chan struct{} // somebody put the id
+	made       atomic.Bool   // the id, by Settle
 }
 
 // NewClaim returns the claim of a controller. Nothing is claimed before Take. instance is the id of the installation if

@@ -36,6 +36,7 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 			return err
 		}
 		if len(seen) == 0 {
+			c.made.Store(true)
 			return c.keep(ctx, nuid.Next())
 		}
 		err := c.undecided(seen)
@@ -50,6 +51,23 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 		case <-look.C: // the objects may be gone
 		}
 	}
+}
+
+// CameLate is told of the objects in a source that has synced after Settle. If the id was made before, without knowing
+// of them, and none of them carries it, the status bucket may have been lost. That is reported, until the next term.
+func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
+	id := c.Instance()
+	if _, ours := seen[id]; ours || len(seen) == 0 || !c.made.Load() {
+		return
+	}
+	other := "ID"
+	if ids := seen.ids(); len(ids) == 1 {
+		other = foreign.Typed(ids[0], "ID")
+	}
+	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source was "+
+		"away, and its objects have owners in another one: %s. They are another installation's to this controller, "+
+		"which does not write or delete them. If the status bucket was lost, take the id over: stop all replicas, and "+
+		"nats kv put %s %s %s", id, seen, c.bucket.name, KeyInstance, other))
 }
 
 // installation is the name on the board of what is wrong with the id.

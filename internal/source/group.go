@@ -50,7 +50,7 @@ func (g Group) WaitSynced(ctx, life context.Context) error {
 			continue
 		}
 		why := ""
-		if err := whyNotSynced(life, s); err != nil {
+		if err := WhyNotSynced(life, s); err != nil {
 			why = " (" + err.Error() + ")"
 		}
 		missing = append(missing, s.String()+why)
@@ -69,7 +69,8 @@ type asker interface {
 	WhyNotSynced(ctx context.Context) error
 }
 
-func whyNotSynced(ctx context.Context, s Source) error {
+// WhyNotSynced returns why a source has not synced; nil if nobody knows.
+func WhyNotSynced(ctx context.Context, s Source) error {
 	if err := s.Err(); err != nil {
 		return err
 	}

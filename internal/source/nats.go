@@ -43,6 +43,7 @@ type NATSConfig struct {
 	Owned   bool                                // cascade and sweep delete the entities
 	Prune   bool                                // what a reconcile does not want any more goes
 	Open    bool                                // the entities may name owners in other namespaces
+	Late    bool                                // the controller works without it until it has synced
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
@@ -198,6 +199,12 @@ func (s *NATS[T]) Synced() []cache.DoneChecker { return s.handlers.Synced() }
 // Err implements Source.
 func (s *NATS[T]) Err() error { return s.health.Err() }
 
+// IsOptional implements Source.
+func (s *NATS[T]) IsOptional() bool { return s.Late }
+
+// Outdated implements Owned.
+func (s *NATS[T]) Outdated() error { return NotSynced(s) }
+
 // Stop implements Source.
 func (s *NATS[T]) Stop() {
 	s.handlers.Remove()
@@ -247,6 +254,9 @@ func (s *NATS[T]) Resource() ownerproof.Resource { return ownerproof.Bucket(s.cl
 
 // OwnedBy implements Owned.
 func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
+	if err := NotSynced(s); err != nil {
+		return nil, err // the lister would wait for it
+	}
 	entities, err := s.client.Lister().OwnedBy(s.Owner, key)
 	objects := make([]metav1.Object, len(entities))
 	for i, obj := range entities {

@@ -27,6 +27,8 @@ type Source interface {
 	Synced() []cache.DoneChecker
 	// Err is why the source does not work now; nil if it does, or cannot tell.
 	Err() error
+	// IsOptional reports whether the controller works without the source until it has synced.
+	IsOptional() bool
 	// Stop takes the handlers off and releases the caches.
 	Stop()
 }
@@ -44,6 +46,9 @@ type Owned interface {
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.
 	All() []metav1.Object
+	// Outdated is why what the cache shows must not be acted on for deletes; nil if it may. One that has not synced is
+	// outdated: what it does not show may exist.
+	Outdated() error
 	// Remove deletes obj if it is still what was seen. One that is absent is success.
 	Remove(ctx context.Context, obj metav1.Object) error
 }

@@ -87,7 +87,6 @@ func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
 	if err != nil {
 		return nil, err
 	}
-	targets = slices.DeleteFunc(targets, func(o owned) bool { return slices.Contains(a.stale, o.source) })
 	if targets, a.spared, err = t.spare(ctx, a.key, targets); err != nil || len(targets) > 0 {
 		return targets, err
 	}
@@ -114,6 +113,9 @@ func (t *Teardown) deletable() []source.Owned {
 func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 	var found []owned
 	for _, s := range t.deletable() {
+		if slices.Contains(a.stale, s) {
+			continue
+		}
 		claim := t.Owner.Claim().In(s)
 		objects, err := s.OwnedBy(a.key)
 		if err != nil {

@@ -3,9 +3,11 @@ package teardown
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -74,9 +76,13 @@ func (l *leftOwners) use(owner string) bool {
 }
 
 // forgetUnused removes what no secondary needs any more, and returns it. It waits for the second sweep that finds a
-// name unused: a cache may have been a moment late.
+// name unused: a cache may have been a moment late. A source that is outdated may have secondaries that it does not
+// show; then nothing is unused.
 func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{}) (unused map[string]struct{}) {
 	unused = map[string]struct{}{}
+	if slices.ContainsFunc(l.teardown.swept(), func(s source.Owned) bool { return outdated(s) != nil }) {
+		return unused
+	}
 	for name, used := range l.used {
 		if used {
 			continue

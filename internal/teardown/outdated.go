@@ -6,7 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// The rule for a source that shows an older state than its server has:
+// The rule for a source that shows an older state than its server has, or that is optional and has not synced:
 //
 // Nothing in it is deleted, and a teardown that would delete there does not end, until the source has been listed again
 // or is seen to agree with its server. For what the source shows may be gone, or another's by now; and what it does not
@@ -16,16 +16,9 @@ import (
 // It is applied here: CleanUp, which is before each delete by the runtime, asks outdatedSources, toDelete
 // leaves those out of what the cache and the server list, and Sweep asks outdated.
 
-// datedSource is a source that can tell whether what it shows may be older than what its server has.
-type datedSource interface{ Outdated() error }
-
 // outdated says why what a source shows must not be acted on for deletes; nil if it may.
 func outdated(s source.Owned) error {
-	dated, ok := s.(datedSource)
-	if !ok {
-		return nil
-	}
-	if err := dated.Outdated(); err != nil {
+	if err := s.Outdated(); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil

@@ -46,6 +46,7 @@ func (o owns) OwnedBy(string) ([]metav1.Object, error) { return o.objects.cached
 func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { return o.objects.live, nil }
 
 func (o owns) Deletable() bool { return o.deletable }
+func (owns) Outdated() error   { return nil }
 func (owns) String() string    { return "OwnsKube" }
 
 func (owns) Resource() ownerproof.Resource { return ownerproof.Kube("", "configmaps") }
