@@ -60,7 +60,8 @@ func plain(e Explanation) Explanation {
 		e.Invalid = &invalid
 	}
 	e.WokenBy = ""
-	e.Says = times.ReplaceAllString(e.Says, "T")
+	e.Missing = nil // TestExplainNamesTheSourcesWhoseNewsIsMissing
+	e.Says, _, _ = strings.Cut(times.ReplaceAllString(e.Says, "T"), " The news of ")
 	return e
 }
 

@@ -2,8 +2,8 @@ package controller
 
 // WithOptional has the controller begin without a source of Owns, Watches, OwnsKube or WatchesKube that is away when it
 // starts: a store at an edge, or a CustomResourceDefinition that is not installed yet. Without the option nothing is
-// reconciled before every source has synced, and Run fails if one does not within WithCacheSyncTimeout. For OwnsExternal
-// there is the Optional of external.Config. The source of the primaries cannot be optional.
+// reconciled before every source has synced, and Run fails if one does not within WithCacheSyncTimeout. OwnsExternal
+// has the Optional of external.Config instead. The source of the primaries cannot be optional.
 //
 // The start waits for the source until something is known to be wrong with it, ten seconds at most. While it has not
 // synced:

@@ -229,6 +229,9 @@ func TestAControllerWithOtherNamesWaitsForARelease(t *testing.T) {
 			return condition != nil && condition.Status == metav1.ConditionFalse &&
 				strings.Contains(condition.Message, `the brake, before Owns Page (bucket pages) "site00.a" goes`)
 		})
+		if e := p.c.Explain("site00"); !e.HoldsPrune || !strings.Contains(e.Says, "no longer wants") {
+			t.Errorf("explained: %+v", e)
+		}
 		if problem := p.c.Stats().Degraded["brake"]; problem == nil ||
 			!strings.Contains(problem.Error(), "30 of 30 primaries do not want any more what they own") {
 			t.Errorf("degraded: %v", problem)

@@ -69,8 +69,8 @@ func Watches[T entity.IEntity](
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
-				Role: "Watches", Owner: e.Kind, Late: so.optional, Joined: true, Changed: e.SourceHealth, Resume: e.Resume,
-				Traced: e.Traced(),
+				Role: "Watches", Owner: e.Kind, Late: so.optional, Joined: true, Changed: e.SourceHealth,
+				Resume: e.Resume, Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
 			return s, nil

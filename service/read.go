@@ -92,7 +92,7 @@ func explainKey(_ context.Context, r *request) (any, error) {
 // explained is an explanation as who asks may see it: of other replicas those learn who may ask about all keys.
 func (r *request) explained(e controller.Explanation) controller.Explanation {
 	if r.confined {
-		e.Leader = ""
+		return e.ToNamespace()
 	}
 	return e
 }

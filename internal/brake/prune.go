@@ -69,6 +69,16 @@ func (b *Brake) AdmitPrune(key, doubt string) bool {
 	return false
 }
 
+// HoldsPrune reports whether what a primary owns and does not want any more waits for a decision or for a release.
+func (b *Brake) HoldsPrune(key string) bool {
+	if !b.busy.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.unlock()
+	return b.prunes.held.Has(key) || b.prunes.suspects.Has(key)
+}
+
 // ForgetPrune notes that a primary wants all that it owns.
 func (b *Brake) ForgetPrune(key string) {
 	if !b.busy.Load() {

@@ -3,6 +3,7 @@ package explain
 import (
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,5 +88,20 @@ func TestTopKeepsTheFirstInOrder(t *testing.T) {
 	failing := []Explanation{{Key: "a"}, {Key: "b", Failures: 7}, {Key: "c", Failures: 3}}
 	if got := keys(Top(slices.Values(failing), 2, MostFailingFirst)); got != "bc" {
 		t.Errorf("the most failing are %q", got)
+	}
+}
+
+// TestWhoMayAskAboutOneNamespaceIsNotToldOfOthers: why news is missing may name their objects.
+func TestWhoMayAskAboutOneNamespaceIsNotToldOfOthers(t *testing.T) {
+	e := Explanation{Key: "shop/home", State: Standby, Leader: "bank-host", Missing: []MissingNews{
+		{Source: "Owns Page (bucket pages)", Since: time.Unix(1, 0), Why: `"bank/secret" does not decode`},
+	}}
+	e.Says = e.sentence()
+	told := e.ToNamespace()
+	if strings.Contains(told.Says+told.Leader+told.Missing[0].Why, "bank") || !strings.Contains(told.Says, "Owns Page") {
+		t.Errorf("told %+v", told)
+	}
+	if e.Missing[0].Why == "" || !strings.Contains(e.Says, "bank/secret") {
+		t.Errorf("the explanation itself was changed: %+v", e)
 	}
 }

@@ -39,6 +39,8 @@ func (x *Explainer) Explain(key string) Explanation {
 	if e.Deleting = f.owed(); e.Deleting && x.Teardown != nil {
 		e.StillThere, e.StillThereAll = x.Teardown.StillThere(key, mostNamed)
 	}
+	e.HoldsPrune = f.holdsPrune
+	e.Missing = x.missing()
 	e.WokenBy = wokenBy[e.State]
 	e.Says = e.sentence()
 	return e

@@ -86,6 +86,8 @@ type Explanation struct {
 	Deleting       bool                    `json:"deleting,omitempty"`
 	StillThere     []string                `json:"stillThere,omitempty"`    // what it owned, by the caches, ten at most
 	StillThereAll  int                     `json:"stillThereAll,omitempty"` // how many they are
+	HoldsPrune     bool                    `json:"holdsPrune,omitempty"`    // what it does not want awaits the brake
+	Missing        []MissingNews           `json:"missing,omitempty"`       // so what is said of the key may be old
 
 	Leading bool   `json:"leading"`          // this replica works
 	Leader  string `json:"leader,omitempty"` // who held the lease when it was read last: host, process, a random part
@@ -95,4 +97,11 @@ type Explanation struct {
 	ReconciledRevision uint64        `json:"reconciledRevision,omitempty"` // the last one
 	ReconciledAt       time.Time     `json:"reconciledAt,omitzero"`        // else when the condition last changed
 	Took               time.Duration `json:"took,omitempty"`               // nanoseconds; of keys reconciled lately
+}
+
+// MissingNews is a source whose news does not come, or not to the keys that it concerns.
+type MissingNews struct {
+	Source string    `json:"source"`
+	Since  time.Time `json:"since"`
+	Why    string    `json:"why,omitempty"` // missing where a namespace is asked about
 }

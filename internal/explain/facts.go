@@ -21,6 +21,8 @@ type Explainer struct {
 	Primary    Primary
 	WellFormed func(key string) bool
 	Sources    []source.Source
+	Problems   func() map[string]error // what does not work, by name, such as that of a source
+	Mappings   *source.Mappings
 	Lead       func() Lead
 
 	Records  *entity.Records // nil without teardown, as are the next
@@ -54,6 +56,7 @@ type facts struct {
 	unrecorded, unreadable bool
 	held                   bool // the brake holds the key's delete
 	heldSince              time.Time
+	holdsPrune             bool // what it no longer wants waits for the brake
 }
 
 // mostLooks is how often a key is looked at that does not stand still. After that the last look has to do.
@@ -89,6 +92,7 @@ func (x *Explainer) lookOnce(key string) facts {
 	}
 	f.record, _ = x.Records.Cached(key)
 	f.unreadable = x.Records.Unreadable(key)
+	f.holdsPrune = x.Brake.HoldsPrune(key)
 	if f.view.Presence == source.Absent {
 		f.held = x.Brake.Holds(key) || !record.IsAnchor(f.record) && x.Brake.HoldsOrphans(key)
 		if f.held {
@@ -101,7 +105,8 @@ func (x *Explainer) lookOnce(key string) facts {
 func (f *facts) agree(before *facts) bool {
 	return f.queue == before.queue && f.run == before.run && f.keys == before.keys && f.record == before.record &&
 		f.view.Presence == before.view.Presence && f.view.Revision == before.view.Revision &&
-		f.view.Refused == before.view.Refused && f.lead == before.lead && f.held == before.held
+		f.view.Refused == before.view.Refused && f.lead == before.lead && f.held == before.held &&
+		f.holdsPrune == before.holdsPrune
 }
 
 // known reports whether anything at all is known of the key.

@@ -40,6 +40,7 @@ func explainer(t *testing.T, d *documents) *Explainer {
 	return &Explainer{
 		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
 		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
+		Problems: func() map[string]error { return nil },
 	}
 }
 
@@ -203,6 +204,7 @@ func BenchmarkExplain(b *testing.B) {
 	x := &Explainer{
 		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
 		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
+		Problems: func() map[string]error { return nil },
 	}
 	x.Queue.Add("home", put, queue.Live)
 	b.ReportAllocs()

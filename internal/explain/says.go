@@ -82,6 +82,10 @@ func (e *Explanation) waits() string {
 	case Retry:
 		return fmt.Sprintf("It failed %s, and is tried again at %s: %s.", times(e.Failures), at(e.DueAt), e.Error)
 	case Requeue:
+		if e.HoldsPrune {
+			return fmt.Sprintf("It owns something that it no longer wants, which waits for the decision of the brake, "+
+				"or for a release. It is looked at again at %s.", at(e.DueAt))
+		}
 		return fmt.Sprintf("Its last reconcile asked to be called again at %s.", at(e.DueAt))
 	case Debounced:
 		return fmt.Sprintf("It has changed, and is reconciled at %s unless it changes again before.", at(e.DueAt))
@@ -94,6 +98,9 @@ func (e *Explanation) waits() string {
 	case Unreconciled:
 		return fmt.Sprintf("%s was not reconciled, and nothing is due: its event is on the way, or a predicate held "+
 			"it back.", capital(revision(e.Revision)))
+	}
+	if len(e.Missing) > 0 {
+		return fmt.Sprintf("Nothing is due%s. But whether it is as it should be is not known.", e.last())
 	}
 	return fmt.Sprintf("It is as it should be: nothing is due%s.", e.last())
 }
@@ -114,6 +121,12 @@ func (e *Explanation) beside() string {
 	}
 	if e.Deleting && e.State != Deleting {
 		b.WriteString(" " + e.deleting())
+	}
+	if e.HoldsPrune && e.State != Requeue {
+		b.WriteString(" What it owns and no longer wants waits for the decision of the brake, or for a release.")
+	}
+	if len(e.Missing) > 0 && e.State != Malformed {
+		b.WriteString(" " + capital(e.missingNews()) + ".")
 	}
 	return b.String()
 }

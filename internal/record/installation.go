@@ -64,10 +64,10 @@ func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
 	if ids := seen.ids(); len(ids) == 1 {
 		other = foreign.Typed(ids[0], "ID")
 	}
-	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source was "+
-		"away, and its objects have owners in another one: %s. They are another installation's to this controller, "+
-		"which does not write or delete them. If the status bucket was lost, take the id over: stop all replicas, and "+
-		"nats kv put %s %s %s", id, seen, c.bucket.name, KeyInstance, other))
+	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source "+
+		"was away, and its objects have owners in another one: %s. They are another installation's to this "+
+		"controller, which does not write or delete them. If the status bucket was lost, take the id over: stop all "+
+		"replicas, and nats kv put %s %s %s", id, seen, c.bucket.name, KeyInstance, other))
 }
 
 // installation is the name on the board of what is wrong with the id.

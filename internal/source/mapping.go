@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ type Mappings struct {
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping
+	trying  *mapping // the one that is called again just now
+	behind  map[*Events]*Behind
 	dropped bool // something beyond most, since all was called
 }
 
@@ -66,7 +69,7 @@ type Mappings struct {
 func NewMappings(enqueue Enqueuer, shortest, longest time.Duration, failed, all func()) *Mappings {
 	return &Mappings{
 		enqueue: enqueue, failed: failed, all: all, most: mappingsKept, shortest: shortest, longest: longest,
-		waiting: map[mappingID]*mapping{},
+		waiting: map[mappingID]*mapping{}, behind: map[*Events]*Behind{},
 	}
 }
 
@@ -87,6 +90,7 @@ func (m *Mappings) run(ctx context.Context) {
 			m.retries.Forget(id)
 			m.makeUp()
 		}
+		m.tried()
 		m.retries.Done(id)
 	}
 }
@@ -111,13 +115,61 @@ func (m *Mappings) take(id mappingID) *mapping {
 	if call != nil {
 		call.retried = true
 		delete(m.waiting, id)
+		m.trying = call
 	}
 	return call
 }
 
+// tried notes the end of a call that take began.
+func (m *Mappings) tried() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.trying == nil {
+		return
+	}
+	id := m.trying.id()
+	m.trying = nil
+	if behind := m.behind[id.events]; behind != nil && m.waiting[id] == nil {
+		if behind.Objects--; behind.Objects == 0 {
+			delete(m.behind, id.events)
+		}
+	}
+}
+
+// Behind says that a mapper has failed for objects of a source: whom their events concern is not known yet.
+type Behind struct {
+	Objects int
+	Since   time.Time // when it failed first, of those that have not succeeded since
+	Err     error     // the last
+}
+
+// BehindIn tells whether the mapper of a source is called again for some objects.
+func (m *Mappings) BehindIn(s fmt.Stringer) (behind Behind, is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for events, b := range m.behind {
+		if events.Source == s {
+			return *b, true
+		}
+	}
+	return Behind{}, false
+}
+
+// noteBehindLocked is for a call that has failed. waits says that the object waits, or is tried, already.
+func (m *Mappings) noteBehindLocked(call *mapping, waits bool, err error) {
+	behind := m.behind[call.events]
+	if behind == nil {
+		behind = &Behind{Since: time.Now()}
+		m.behind[call.events] = behind
+	}
+	if behind.Err = err; !waits {
+		behind.Objects++
+	}
+}
+
 // again makes a mapping wait for its next try, together with what waits for the object already. Only the first of them
 // counts as a failure: the backoff is not inflated by events that arrive meanwhile.
-func (m *Mappings) again(call *mapping) {
+func (m *Mappings) again(call *mapping, err error) {
 	id := call.id()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,6 +179,7 @@ func (m *Mappings) again(call *mapping) {
 		m.retries.Forget(id)
 		return
 	}
+	m.noteBehindLocked(call, waits != nil || m.trying != nil && m.trying.id() == id, err)
 	if waits == nil {
 		m.waiting[id] = call
 		m.retries.AddRateLimited(id)
@@ -177,7 +230,7 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 		if err != nil {
 			m.failed()
 			m.reports.Log(ctx, err, "Cannot map an object to the primaries it concerns, will try again", call.name())
-			m.again(call)
+			m.again(call, err)
 			return false
 		}
 		if len(call.objects) == 1 && len(found) == 1 {

@@ -120,12 +120,12 @@ func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
 	defer m.Stop()
 	s := &Events{}
 	of := func(title string) *mapping { return &mapping{events: s, objects: []metav1.Object{named(title)}} }
-	m.again(of("one"))
-	m.again(of("two"))
+	m.again(of("one"), errors.New("away"))
+	m.again(of("two"), errors.New("away"))
 	tried := m.take(of("").id())
-	m.again(of("three"))
-	m.again(tried)
-	m.again(of("four"))
+	m.again(of("three"), errors.New("away"))
+	m.again(tried, errors.New("away"))
+	m.again(of("four"), errors.New("away"))
 	var order []string
 	for _, obj := range m.take(of("").id()).objects {
 		order = append(order, title(obj))

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"strconv"
 	"sync/atomic"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownerproof"
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,23 +210,6 @@ func (s *NATS[T]) Stop() {
 		s.release[i]()
 	}
 	s.release = nil
-}
-
-// Kind is the kind of the documents.
-func (s *NATS[T]) Kind() string { return s.client.Kind() }
-
-// Config is that of the client.
-func (s *NATS[T]) Config() entity.Config { return s.client.Config() }
-
-// Type is that of the documents in Go, a pointer.
-func (s *NATS[T]) Type() reflect.Type { return reflect.TypeFor[T]() }
-
-// JetStream is what the client was made with; nil where it does not tell.
-func (s *NATS[T]) JetStream() jetstream.JetStream {
-	if connected, ok := s.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		return connected.JetStream()
-	}
-	return nil
 }
 
 // Rights are those that the source needs in NATS: to read documents and statuses and, of what is owned, to write

@@ -1,0 +1,25 @@
+package source
+
+import (
+	"reflect"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Kind is the kind of the documents.
+func (s *NATS[T]) Kind() string { return s.client.Kind() }
+
+// Config is that of the client.
+func (s *NATS[T]) Config() entity.Config { return s.client.Config() }
+
+// Type is that of the documents in Go, a pointer.
+func (s *NATS[T]) Type() reflect.Type { return reflect.TypeFor[T]() }
+
+// JetStream is what the client was made with; nil where it does not tell.
+func (s *NATS[T]) JetStream() jetstream.JetStream {
+	if connected, ok := s.client.(interface{ JetStream() jetstream.JetStream }); ok {
+		return connected.JetStream()
+	}
+	return nil
+}
