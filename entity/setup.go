@@ -15,63 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucketSettings are the settings of a bucket that we create. One revision per key: with more, an expiring revision
-// brings back the one before it without an event. Message TTLs: without them, tombstones stay for ever. When the bucket
-// is full it refuses writes and drops no old keys. No rollups: with them, one message to any key empties the bucket. So
-// no markers of what a limit removes either: the server allows rollups where it has to put such markers.
-func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
-	s := jetstream.StreamConfig{
-		Name:              "KV_" + name,
-		Subjects:          []string{subjectsPerBucket + name + ".>"},
-		MaxMsgsPerSubject: 1,
-		MaxMsgs:           -1,
-		MaxBytes:          -1,
-		MaxMsgSize:        -1,
-		MaxConsumers:      -1,
-		Storage:           cfg.Storage,
-		Replicas:          cfg.Replicas,
-		Discard:           jetstream.DiscardNew,
-		Duplicates:        2 * time.Minute,
-		AllowDirect:       true,
-		DenyDelete:        true,
-		AllowMsgTTL:       true,
-		Metadata:          bucketMetadata(cfg, name),
-	}
-	if cfg.AllowRollup && name == cfg.Bucket {
-		s.AllowRollup, s.SubjectDeleteMarkerTTL = true, cfg.TombstoneTTL
-	}
-	return s
-}
-
-// RegistryBucket is the bucket in which controllers say of what kinds they know; see package registry.
-const RegistryBucket = "nagi-kinds"
-
-// The metadata of a bucket that was created here, for who finds the bucket and wonders what it is. A bucket that exists
-// keeps what it has, and nothing depends on it.
-const (
-	// MetadataHolds is what the bucket holds: "documents" of a kind, their "records", or the "kinds" of the registry.
-	MetadataHolds = "nagi.holds"
-	// MetadataKind and MetadataAPIVersion are the kind of the documents.
-	MetadataKind       = "nagi.kind"
-	MetadataAPIVersion = "nagi.apiVersion"
-	// MetadataRegistry names RegistryBucket.
-	MetadataRegistry = "nagi.registry"
-)
-
-func bucketMetadata(cfg Config, name string) map[string]string {
-	if name == RegistryBucket {
-		return map[string]string{MetadataHolds: "kinds"}
-	}
-	m := map[string]string{MetadataHolds: "documents", MetadataKind: cfg.Kind, MetadataRegistry: RegistryBucket}
-	if name != cfg.Bucket {
-		m[MetadataHolds] = "records"
-	}
-	if cfg.APIVersion != "" {
-		m[MetadataAPIVersion] = cfg.APIVersion
-	}
-	return m
-}
-
 // openBucket binds to a bucket and checks its settings, which it never changes. It creates a missing bucket unless
 // cfg.BindOnly. The warnings are about settings that work, but not as well as they could.
 func openBucket(
@@ -90,7 +33,8 @@ func openBucket(
 			err = newForbidden("", "", denied)
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind,
+				cfg.notCreated(b.name, err))
 		}
 		if err = b.checkServer(ctx); err == nil {
 			info, err = b.info(ctx, "")
@@ -106,6 +50,9 @@ func openBucket(
 			b.name, age, b.name))
 	}
 	if warning := rollupWarning(info.Config, cfg, b.name); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	if warning := cfg.differing(info.Config, b.name); warning != "" {
 		warnings = append(warnings, warning)
 	}
 	if len(problems) > 0 {

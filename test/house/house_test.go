@@ -33,10 +33,10 @@ var mayImport = map[string][]string{
 		"internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
-	"recorder": {"internal/denials", "internal/foreign"},
+	"recorder": {"internal/denials", "internal/foreign", "internal/nostream"},
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/exactjson", "internal/foreign",
-		"internal/members", "internal/ownwrites", "internal/secrets", "internal/transform",
+		"internal/members", "internal/nostream", "internal/ownwrites", "internal/secrets", "internal/transform",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -56,6 +56,7 @@ var mayImport = map[string][]string{
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {"internal/guard"},
 	"internal/denials":     {},
+	"internal/nostream":    {},
 	"internal/answers":     {},
 	"internal/exactjson":   {},
 	"internal/members":     {},
