@@ -29,8 +29,8 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
 	"natsinformer": {
-		"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion", "internal/transform",
-		"internal/turn",
+		"internal/answers", "internal/denials", "internal/foreign", "internal/kvsubjects", "internal/natsversion",
+		"internal/transform", "internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
 	"recorder": {"internal/denials", "internal/foreign", "internal/nostream"},
@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	// Rooms that know nothing of documents.
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
+	"internal/kvsubjects":  {},
 	"internal/guard":       {},
 	"internal/turn":        {},
 	"internal/hosted":      {},
