@@ -31,7 +31,7 @@ type Lease struct {
 	// Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
-	// MaxBytes, Replicas and Placement are those of a bucket that is created. The zero values mean no limit of its size,
+	// MaxBytes, Replicas and Placement are those of a bucket that is created. The zero values mean no limit of size,
 	// 1, and any servers of the cluster. A mebibyte has room for thousands of leases; in a full bucket no lease can be
 	// taken.
 	MaxBytes  int64

@@ -71,7 +71,7 @@ func (b *bucket) open(ctx context.Context, settings entity.Config) error {
 	defer cancel()
 	client, err := entity.NewClient[*unstructured.Unstructured](ctx, b.js, configOf(settings))
 	if err != nil {
-		return fmt.Errorf("%w (Config.MaxBytes is registry.Options.MaxBytes here, and the rest that of the primary)", err)
+		return fmt.Errorf("%w (Config.MaxBytes is registry.Options.MaxBytes here, the rest that of the primary)", err)
 	}
 	client.Close()
 	return nil
