@@ -43,7 +43,7 @@ func openBucket(
 	if err != nil {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
-	problems, warnings := checkBucket(info.Config, b.name, b.nc.ConnectedServerVersion())
+	problems, warnings := checkBucket(info.Config, cfg, b.name, b.nc.ConnectedServerVersion())
 	if age := info.Config.MaxAge; age > 0 && b.name == cfg.Bucket && !cfg.DocumentsExpire {
 		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
 			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
@@ -59,6 +59,9 @@ func openBucket(
 		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s",
 			b.name, cfg.Kind, strings.Join(problems, "\n  "))
 	}
+	if err := b.locate(ctx, info.Config); err != nil {
+		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+	}
 	if info.Config.AllowMsgTTL {
 		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
 	}
@@ -70,7 +73,7 @@ func openBucket(
 // if there is nothing to say.
 func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
 	ofDocuments := name == cfg.Bucket
-	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup {
+	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup || s.Mirror != nil {
 		return ""
 	}
 	flags, otherwise := " --no-allow-rollup", ""
@@ -97,7 +100,7 @@ func (b *bucket) checkServer(ctx context.Context) error {
 	if !natsversion.Before(connected, natsversion.Oldest) {
 		return nil
 	}
-	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.subject + ">"})
+	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.place.Load().prefix + ">"})
 	if err != nil {
 		return err
 	}
@@ -111,52 +114,6 @@ func (b *bucket) checkServer(ctx context.Context) error {
 	}
 	return fmt.Errorf("nats-server %s or newer is needed, and the connected server is %s: %w",
 		natsversion.Oldest, connected, err)
-}
-
-// checkBucket names the settings that would lose data or break a promise, and says what to change. connected is the
-// version of the server that the client is connected to.
-func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, warnings []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
-	newer := ""
-	if natsversion.Before(connected, natsversion.TTLs) {
-		newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s",
-			natsversion.TTLs, connected)
-	}
-	if s.Mirror != nil {
-		bad("it is a mirror of %q, which takes no writes: use the bucket itself, or one that sources it", s.Mirror.Name)
-	} else if len(s.Subjects) != 1 || s.Subjects[0] != subject {
-		bad("stream %s has subjects %q and not %q alone: it is no KV bucket", stream, s.Subjects, subject)
-	}
-	if len(s.Sources) > 0 {
-		bad("it has sources, which write over compare-and-set and renumber revisions: take the sources off")
-	}
-	if s.Retention != jetstream.LimitsPolicy {
-		bad("its retention is %s: a key that was read is removed; make it limits", s.Retention)
-	}
-	history := s.MaxMsgsPerSubject
-	if history != 1 && (s.MaxAge > 0 || s.AllowMsgTTL) {
-		bad("it has history %d with TTLs: an expiring revision brings the one before it back, without an event; "+
-			"set history to 1 (nats stream edit %s --max-msgs-per-subject=1)", history, stream)
-	}
-	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
-		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
-			"set no TTL, or markers, which allow rollups "+
-			"(nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s", s.MaxAge, stream, newer)
-	}
-	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
-		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; "+
-			"set discard to new (nats stream edit %s --discard=new)", s.MaxMsgs, s.MaxBytes, stream)
-	}
-	if s.NoAck {
-		bad("it does not acknowledge writes: a lost one could not be told; take no_ack off")
-	}
-	if !s.AllowMsgTTL {
-		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+
-			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)%s",
-			name, stream, newer))
-	}
-	return problems, warnings
 }
 
 // documentLimit returns the size of the largest document that is written to a bucket.
