@@ -58,7 +58,7 @@ type bucket struct {
 	stream    string
 	apiPrefix string
 	putPrefix string
-	subject   string // "$KV.<bucket>."
+	place     *atomic.Pointer[place] // where the keys are
 	// markerTTL is the value of Nats-TTL on markers, "" if the stream takes none.
 	markerTTL string
 	// rollups is whether the stream takes the header that makes a purge marker remove all older revisions.
@@ -71,14 +71,15 @@ type bucket struct {
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
-		subject: subjectsPerBucket + name + ".",
-		ids:     ids, async: async, rollups: new(atomic.Bool),
+		ids: ids, async: async, rollups: new(atomic.Bool), place: new(atomic.Pointer[place]),
 	}
+	own := subjectsPerBucket + name + "."
+	b.place.Store(&place{prefix: own}) // until the stream is looked at
 	b.apiPrefix = apiPrefix(js)
-	b.putPrefix = b.subject
+	b.putPrefix = own
 	if b.apiPrefix != defaultAPIPrefix {
 		// As in nats.go, the subject of a bucket in another domain or account starts with the API's prefix.
-		b.putPrefix = b.apiPrefix + b.subject
+		b.putPrefix = b.apiPrefix + own
 	}
 	return b
 }
@@ -152,6 +153,7 @@ type (
 	messageAnswer struct {
 		refusal
 		Message *struct {
+			Subject  string    `json:"subject"`
 			Sequence uint64    `json:"seq"`
 			Header   []byte    `json:"hdrs"`
 			Data     []byte    `json:"data"`
@@ -177,7 +179,11 @@ func (r refusal) refused() *apiError { return r.Error }
 
 // last reads the last message of a key from the stream's leader; nil if there is none.
 func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
-	request, err := stdjson.Marshal(map[string]string{"last_by_subj": b.subject + natsKey})
+	prefix, err := b.prefix(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request, err := stdjson.Marshal(map[string]string{"last_by_subj": prefix + natsKey})
 	if err != nil {
 		return nil, err
 	}
@@ -207,17 +213,22 @@ type streamInfo struct {
 	Created time.Time
 	Time    time.Time // by the clock of the leader; zero before 2.10
 	LastSeq uint64
-	// Subjects counts the messages of each subject that the filter matches.
-	Subjects map[string]uint64
+	// Messages counts those of the key that was asked for.
+	Messages uint64
 	Config   jetstream.StreamConfig
 }
 
 // info reads the state of the stream. Unless natsKey is "", it counts the messages of that key.
 func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) {
 	var request []byte
+	var subject string
 	if natsKey != "" {
-		var err error
-		if request, err = stdjson.Marshal(map[string]string{"subjects_filter": b.subject + natsKey}); err != nil {
+		prefix, err := b.prefix(ctx)
+		if err != nil {
+			return nil, err
+		}
+		subject = prefix + natsKey
+		if request, err = stdjson.Marshal(map[string]string{"subjects_filter": subject}); err != nil {
 			return nil, err
 		}
 	}
@@ -226,8 +237,8 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
 	}
 	return &streamInfo{
-		Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq, Subjects: answer.State.Subjects,
-		Config: answer.Config,
+		Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq,
+		Messages: answer.State.Subjects[subject], Config: answer.Config,
 	}, nil
 }
 

@@ -47,6 +47,24 @@ type Config struct {
 	// Replicas and Storage of a bucket that is created. The zero values mean 1 and file.
 	Replicas int
 	Storage  jetstream.StorageType
+	// MaxBytes is the size in bytes of the bucket of documents, if it is created, and StatusMaxBytes that of the status
+	// bucket. Each key counts with its name, headers and document, and markers of deletes count too. A full bucket
+	// refuses writes, deletes included (ErrFull), and loses nothing; while the status bucket is full, nothing is
+	// reconciled for which there is no room in it. The server reserves the size for each replica, so that the account
+	// has used it from the start. The zero value of MaxBytes means no limit, that of StatusMaxBytes the same as
+	// MaxBytes, because a record may hold a copy of its document. Accounts, such as hosted ones, may want a size of every
+	// stream, and have a limit for it: then NewClient says which field to set.
+	MaxBytes, StatusMaxBytes int64
+	// Placement, Compression, Description and Metadata are those of both buckets, if they are created. The zero values
+	// mean any server of the cluster, none, none, and what Nagi itself says there (MetadataHolds). Keys of Metadata that
+	// begin with "nagi." or "_nats." are refused.
+	//
+	// A bucket that exists keeps its settings, these and Replicas, Storage, MaxBytes: NewClient never changes it. What
+	// was asked for and differs is among the client's Warnings, description and metadata apart.
+	Placement   *jetstream.Placement
+	Compression jetstream.StoreCompression
+	Description string
+	Metadata    map[string]string
 	// AllowRollup makes a bucket of documents that is created one that allows rollups, for those who purge keys with
 	// other clients (nats kv purge). Who may write one key of such a bucket, as of one namespace, can remove all
 	// others with one message. The server then also puts a marker when a document expires, and age limits (max_age) can
@@ -121,6 +139,9 @@ func (c Config) withDefaults() Config {
 	if c.Replicas == 0 {
 		c.Replicas = 1
 	}
+	if c.StatusMaxBytes == 0 {
+		c.StatusMaxBytes = c.MaxBytes
+	}
 	if c.MaxKeyLength == 0 {
 		c.MaxKeyLength = DefaultMaxKeyLength
 	}
@@ -151,8 +172,6 @@ func (c Config) validate() error {
 	case c.StatusBucket == c.Bucket:
 		return fmt.Errorf("entity: Config.StatusBucket of kind %s is the bucket %q itself: "+
 			"a plain put of a document would wipe its status; name another bucket, or leave it empty", c.Kind, c.Bucket)
-	case c.Replicas < 1 || c.Replicas > 5:
-		return fmt.Errorf("entity: Config.Replicas of kind %s is %d: NATS takes 1 to 5", c.Kind, c.Replicas)
 	case c.MaxDocumentBytes < 0:
 		return fmt.Errorf("entity: Config.MaxDocumentBytes of kind %s is negative: "+
 			"leave it 0 for what the server takes", c.Kind)
@@ -167,6 +186,9 @@ func (c Config) validate() error {
 			c.Kind, c.Strict)
 	case c.CompareInterval < 0:
 		return fmt.Errorf("entity: Config.CompareInterval of kind %s is negative", c.Kind)
+	}
+	if err := c.validateBuckets(); err != nil {
+		return err
 	}
 	return c.validateFilter()
 }

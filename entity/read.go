@@ -164,8 +164,14 @@ func (c *Client[T]) Confirm(ctx context.Context, key string) (Presence, error) {
 	if err := c.checkNotOlder(key, seen, info); err != nil {
 		return Presence{}, err
 	}
+	if moved, err := c.documents.moved(ctx, info.Config); err != nil {
+		return Presence{}, fmt.Errorf("confirming %s %q: %w", c.cfg.Kind, key, err)
+	} else if moved {
+		return Presence{}, newUnavailable(c.cfg.Kind, key, "confirming %s %q: the stream of bucket %q keeps its keys "+
+			"under other subjects than it did; try again", c.cfg.Kind, key, c.cfg.Bucket)
+	}
 	ages := info.Config.MaxAge > 0 && !c.cfg.DocumentsExpire
-	if info.Subjects[c.documents.subject+natsKey] == 0 {
+	if info.Messages == 0 {
 		return Presence{Expired: ages && info.Config.SubjectDeleteMarkerTTL == 0}, nil
 	}
 	last, err := c.documents.last(ctx, natsKey)

@@ -63,7 +63,7 @@ func (b *bucket) refused(natsKey string, e *apiError) error {
 	switch code := e.ErrorCode; {
 	case code == codeStoreFailed && e.Description == bytesExceeded:
 		return full("raise max_bytes (nats stream edit %s --max-bytes=…), or purge keys that are not needed "+
-			"(nats stream purge %s --subject='%sKEY'); a delete needs room", b.stream, b.stream, b.subject)
+			"(nats stream purge %s --subject='%sKEY'); a delete needs room", b.stream, b.stream, b.place.Load().prefix)
 	case code == codeStoreFailed && e.Description == messagesExceeded:
 		return full("raise max_msgs (nats stream edit %s --max-msgs=…), or purge what is not needed", b.stream)
 	case code == codeAccountFull:

@@ -15,63 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// bucketSettings are the settings of a bucket that we create. One revision per key: with more, an expiring revision
-// brings back the one before it without an event. Message TTLs: without them, tombstones stay for ever. When the bucket
-// is full it refuses writes and drops no old keys. No rollups: with them, one message to any key empties the bucket. So
-// no markers of what a limit removes either: the server allows rollups where it has to put such markers.
-func bucketSettings(cfg Config, name string) jetstream.StreamConfig {
-	s := jetstream.StreamConfig{
-		Name:              "KV_" + name,
-		Subjects:          []string{subjectsPerBucket + name + ".>"},
-		MaxMsgsPerSubject: 1,
-		MaxMsgs:           -1,
-		MaxBytes:          -1,
-		MaxMsgSize:        -1,
-		MaxConsumers:      -1,
-		Storage:           cfg.Storage,
-		Replicas:          cfg.Replicas,
-		Discard:           jetstream.DiscardNew,
-		Duplicates:        2 * time.Minute,
-		AllowDirect:       true,
-		DenyDelete:        true,
-		AllowMsgTTL:       true,
-		Metadata:          bucketMetadata(cfg, name),
-	}
-	if cfg.AllowRollup && name == cfg.Bucket {
-		s.AllowRollup, s.SubjectDeleteMarkerTTL = true, cfg.TombstoneTTL
-	}
-	return s
-}
-
-// RegistryBucket is the bucket in which controllers say of what kinds they know; see package registry.
-const RegistryBucket = "nagi-kinds"
-
-// The metadata of a bucket that was created here, for who finds the bucket and wonders what it is. A bucket that exists
-// keeps what it has, and nothing depends on it.
-const (
-	// MetadataHolds is what the bucket holds: "documents" of a kind, their "records", or the "kinds" of the registry.
-	MetadataHolds = "nagi.holds"
-	// MetadataKind and MetadataAPIVersion are the kind of the documents.
-	MetadataKind       = "nagi.kind"
-	MetadataAPIVersion = "nagi.apiVersion"
-	// MetadataRegistry names RegistryBucket.
-	MetadataRegistry = "nagi.registry"
-)
-
-func bucketMetadata(cfg Config, name string) map[string]string {
-	if name == RegistryBucket {
-		return map[string]string{MetadataHolds: "kinds"}
-	}
-	m := map[string]string{MetadataHolds: "documents", MetadataKind: cfg.Kind, MetadataRegistry: RegistryBucket}
-	if name != cfg.Bucket {
-		m[MetadataHolds] = "records"
-	}
-	if cfg.APIVersion != "" {
-		m[MetadataAPIVersion] = cfg.APIVersion
-	}
-	return m
-}
-
 // openBucket binds to a bucket and checks its settings, which it never changes. It creates a missing bucket unless
 // cfg.BindOnly. The warnings are about settings that work, but not as well as they could.
 func openBucket(
@@ -90,7 +33,8 @@ func openBucket(
 			err = newForbidden("", "", denied)
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+			return settings, nil, fmt.Errorf("creating bucket %q for kind %s: %w", b.name, cfg.Kind,
+				cfg.notCreated(b.name, err))
 		}
 		if err = b.checkServer(ctx); err == nil {
 			info, err = b.info(ctx, "")
@@ -99,7 +43,7 @@ func openBucket(
 	if err != nil {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
-	problems, warnings := checkBucket(info.Config, b.name, b.nc.ConnectedServerVersion())
+	problems, warnings := checkBucket(info.Config, cfg, b.name, b.nc.ConnectedServerVersion())
 	if age := info.Config.MaxAge; age > 0 && b.name == cfg.Bucket && !cfg.DocumentsExpire {
 		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
 			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
@@ -108,9 +52,15 @@ func openBucket(
 	if warning := rollupWarning(info.Config, cfg, b.name); warning != "" {
 		warnings = append(warnings, warning)
 	}
+	if warning := cfg.differing(info.Config, b.name); warning != "" {
+		warnings = append(warnings, warning)
+	}
 	if len(problems) > 0 {
 		return settings, nil, fmt.Errorf("bucket %q of kind %s is not safe to use:\n  %s",
 			b.name, cfg.Kind, strings.Join(problems, "\n  "))
+	}
+	if err := b.locate(ctx, info.Config); err != nil {
+		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
 	if info.Config.AllowMsgTTL {
 		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
@@ -123,7 +73,7 @@ func openBucket(
 // if there is nothing to say.
 func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
 	ofDocuments := name == cfg.Bucket
-	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup {
+	if !s.AllowRollup || !cfg.Namespaced || ofDocuments && cfg.AllowRollup || s.Mirror != nil {
 		return ""
 	}
 	flags, otherwise := " --no-allow-rollup", ""
@@ -150,7 +100,7 @@ func (b *bucket) checkServer(ctx context.Context) error {
 	if !natsversion.Before(connected, natsversion.Oldest) {
 		return nil
 	}
-	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.subject + ">"})
+	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.place.Load().prefix + ">"})
 	if err != nil {
 		return err
 	}
@@ -164,52 +114,6 @@ func (b *bucket) checkServer(ctx context.Context) error {
 	}
 	return fmt.Errorf("nats-server %s or newer is needed, and the connected server is %s: %w",
 		natsversion.Oldest, connected, err)
-}
-
-// checkBucket names the settings that would lose data or break a promise, and says what to change. connected is the
-// version of the server that the client is connected to.
-func checkBucket(s jetstream.StreamConfig, name, connected string) (problems, warnings []string) {
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	stream, subject := "KV_"+name, subjectsPerBucket+name+".>"
-	newer := ""
-	if natsversion.Before(connected, natsversion.TTLs) {
-		newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s",
-			natsversion.TTLs, connected)
-	}
-	if s.Mirror != nil {
-		bad("it is a mirror of %q, which takes no writes: use the bucket itself, or one that sources it", s.Mirror.Name)
-	} else if len(s.Subjects) != 1 || s.Subjects[0] != subject {
-		bad("stream %s has subjects %q and not %q alone: it is no KV bucket", stream, s.Subjects, subject)
-	}
-	if len(s.Sources) > 0 {
-		bad("it has sources, which write over compare-and-set and renumber revisions: take the sources off")
-	}
-	if s.Retention != jetstream.LimitsPolicy {
-		bad("its retention is %s: a key that was read is removed; make it limits", s.Retention)
-	}
-	history := s.MaxMsgsPerSubject
-	if history != 1 && (s.MaxAge > 0 || s.AllowMsgTTL) {
-		bad("it has history %d with TTLs: an expiring revision brings the one before it back, without an event; "+
-			"set history to 1 (nats stream edit %s --max-msgs-per-subject=1)", history, stream)
-	}
-	if s.MaxAge > 0 && s.SubjectDeleteMarkerTTL <= 0 {
-		bad("it has a TTL of %v and no limit markers: keys expire without an event; "+
-			"set no TTL, or markers, which allow rollups "+
-			"(nats stream edit %s --allow-msg-ttl --subject-del-markers-ttl=1h)%s", s.MaxAge, stream, newer)
-	}
-	if s.Discard == jetstream.DiscardOld && (s.MaxMsgs > 0 || s.MaxBytes > 0) {
-		bad("it discards old messages when it has %d of them or %d bytes: keys disappear; "+
-			"set discard to new (nats stream edit %s --discard=new)", s.MaxMsgs, s.MaxBytes, stream)
-	}
-	if s.NoAck {
-		bad("it does not acknowledge writes: a lost one could not be told; take no_ack off")
-	}
-	if !s.AllowMsgTTL {
-		warnings = append(warnings, fmt.Sprintf("bucket %q takes no message TTL: "+
-			"the markers of deletes stay for ever; allow it (nats stream edit %s --allow-msg-ttl)%s",
-			name, stream, newer))
-	}
-	return problems, warnings
 }
 
 // documentLimit returns the size of the largest document that is written to a bucket.

@@ -127,23 +127,6 @@ func TestABucketThatWouldLoseDataIsRefusedWithWhatToChange(t *testing.T) {
 	})
 }
 
-func TestAMirrorIsRefused(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		js := newServer(t)
-		_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "origin"})
-		must(t, err)
-		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
-			Name: "KV_websites", Mirror: &jetstream.StreamSource{Name: "KV_origin"},
-			MaxMsgsPerSubject: 1, AllowRollup: false,
-		})
-		must(t, err)
-		if _, err = entity.NewClient[*Website](t.Context(), js, websites); err == nil ||
-			!strings.Contains(err.Error(), "mirror") {
-			t.Errorf("got error %v", err)
-		}
-	})
-}
-
 func TestBindOnlyCreatesNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		js := newServer(t)

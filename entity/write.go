@@ -82,6 +82,9 @@ func (b *bucket) message(w *write) *nats.Msg {
 // put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
 // does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
+	if err := b.takesWrites(w.key); err != nil {
+		return 0, err
+	}
 	done := b.hook.begin(ctx, &w)
 	revision, err := b.apply(ctx, w)
 	done(err)

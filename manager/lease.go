@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
 )
@@ -30,7 +31,12 @@ type Lease struct {
 	// Manager.Permissions and Config.LeasePermissions.
 	Bucket   string
 	BindOnly bool
-	Replicas int
+	// MaxBytes, Replicas and Placement are those of a bucket that is created. The zero values mean no limit of size,
+	// 1, and any servers of the cluster. A mebibyte has room for thousands of leases; in a full bucket no lease can be
+	// taken.
+	MaxBytes  int64
+	Replicas  int
+	Placement *jetstream.Placement
 	// Key of the lease in the bucket, of letters, digits, '-', '_', '=' and dots between them. The zero value means
 	// Config.Name, so replicas must have the same; bytes that no key has are then written as '=' and two hexadecimal
 	// digits, and a name of more than 200 bytes is cut, with a hash of the whole.
@@ -66,7 +72,7 @@ func (l *Lease) validate() error {
 func (l *Lease) bucket() entity.Config {
 	return entity.Config{
 		Kind: "Lease", Bucket: l.Bucket, BindOnly: l.BindOnly, Replicas: l.Replicas,
-		StatusBucket: entity.NoStatusBucket,
+		MaxBytes: l.MaxBytes, Placement: l.Placement, StatusBucket: entity.NoStatusBucket,
 	}
 }
 
@@ -107,7 +113,7 @@ type leaseStore struct {
 func (m *Manager) openLease(ctx context.Context) error {
 	client, err := entity.NewClient[*leaseDocument](ctx, m.js, m.cfg.Lease.bucket())
 	if err != nil {
-		return fmt.Errorf("bucket of Config.Lease: %w", err)
+		return fmt.Errorf("bucket of Config.Lease, which has the fields of the entity.Config that this names: %w", err)
 	}
 	m.lease = &leaseStore{client, m.cfg.Lease.Key}
 	return nil

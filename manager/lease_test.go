@@ -348,3 +348,21 @@ func TestTheDefaultKeyOfTheLeaseIsLegalWhateverTheProgramIsCalled(t *testing.T) 
 		}
 	})
 }
+
+// TestABucketOfLeasesHasTheSizeThatAnAccountWants: and says which field to set.
+func TestABucketOfLeasesHasTheSizeThatAnAccountWants(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t, natstest.WithConfigText(`accounts: { A: { jetstream: { max_bytes_required: true },
+			users: [ { user: a, password: a } ] } }, no_auth_user: a`))
+		_, err := newManager(silent(t.Context()), Config{URL: srv.URL(), Lease: quickLease()})
+		mustSay(t, err, "Config.Lease", "set Config.MaxBytes", `bucket "leases"`)
+		lease := quickLease()
+		lease.MaxBytes = 1 << 20
+		m := open(t, Config{URL: srv.URL(), Lease: lease})
+		stream, err := m.JetStream().Stream(t.Context(), "KV_leases")
+		must(t, err)
+		if got := stream.CachedInfo().Config.MaxBytes; got != 1<<20 {
+			t.Errorf("the bucket has %d bytes", got)
+		}
+	})
+}

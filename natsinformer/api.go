@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvsubjects"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -45,11 +46,13 @@ type streamInfo struct {
 	Created time.Time `json:"created"`
 	Time    time.Time `json:"ts"` // by the server's clock; zero before nats-server 2.10
 	Config  struct {
+		kvsubjects.Stream
 		MaxAge      time.Duration `json:"max_age"`
 		AllowMsgTTL bool          `json:"allow_msg_ttl"`
 		MarkerTTL   time.Duration `json:"subject_delete_marker_ttl"` // of what a limit removes; zero for no markers
 	} `json:"config"`
 	State struct {
+		Messages    uint64            `json:"messages"`
 		LastSeq     uint64            `json:"last_seq"`
 		NumSubjects int               `json:"num_subjects"`
 		Subjects    map[string]uint64 `json:"subjects"`
@@ -263,7 +266,7 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64,
 	}
 	c := config{
 		Name: name, DeliverPolicy: "by_start_sequence", StartSeq: after + 1, AckPolicy: "none", ReplayPolicy: "instant",
-		Filter: s.src.cfg.filterSubject(), Inactive: inactiveThreshold, Replicas: 1, Memory: true,
+		Filter: s.src.filterSubject(), Inactive: inactiveThreshold, Replicas: 1, Memory: true,
 	}
 	payload, err := json.Marshal(map[string]any{"stream_name": s.src.cfg.stream(), "config": c})
 	if err != nil {

@@ -91,7 +91,7 @@ func (w *worker) begin(now time.Time) {
 	exact := w.counted.exact
 	w.counted.exact = false
 	if exact && w.countsWithFilter() {
-		w.compareIn(now, w.cfg.CompareInterval)
+		w.compareIn(now, w.compareInterval())
 		return
 	}
 	w.compareIn(now, 0)
@@ -135,6 +135,8 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 		return now.Add(time.Minute), nil
 	case !c.info.Created.Equal(w.created):
 		return now, errStreamChanged
+	case w.moved(c.info):
+		return now, errSubjectsChanged
 	case w.cursor < c.info.State.LastSeq && now.Sub(s.heard) < compareIdle:
 		return s.heard.Add(compareIdle), nil
 	case w.cursor < c.info.State.LastSeq && now.Sub(c.asked) < compareIdle:
@@ -145,7 +147,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 	if known == subjects {
 		w.health.update(func(st *Status) { st.Compares++ })
 		w.counted.unexplained = 0
-		w.compareIn(now, w.cfg.CompareInterval)
+		w.compareIn(now, w.compareInterval())
 		return now, nil
 	}
 	if !w.expiring(now) || c.rounds >= tombRounds {
@@ -194,7 +196,7 @@ func (w *worker) count(s *session) {
 	filtered := w.countsWithFilter()
 	var q infoQuery
 	if filtered {
-		q = infoQuery{Filter: w.cfg.filterSubject(), Offset: math.MaxInt32} // no names, only their number
+		q = infoQuery{Filter: w.filterSubject(), Offset: math.MaxInt32} // no names, only their number
 	}
 	s.askInfo(q, func(info *streamInfo, err error) {
 		now := time.Now()
@@ -266,7 +268,7 @@ func (w *worker) checkTombstone(s *session) {
 	c.tombs = c.tombs[1:]
 	c.checks++
 	t := w.keys.tombs[key]
-	s.askMessage(messageQuery{LastFor: w.cfg.prefix() + key, once: true}, func(m *storedMessage, err error) {
+	s.askMessage(messageQuery{LastFor: w.prefix() + key, once: true}, func(m *storedMessage, err error) {
 		c.checks--
 		switch {
 		case errors.Is(err, nats.ErrTimeout): // the server is busy; the next comparison asks again

@@ -103,15 +103,6 @@ func (c *Config) complete() error {
 
 func (c *Config) stream() string { return "KV_" + c.Bucket }
 
-// prefix is what the subject of each key starts with.
-func (c *Config) prefix() string { return "$KV." + c.Bucket + "." }
-
-func (c *Config) filterSubject() string { return c.prefix() + c.Filter }
-
 // filtered reports whether the informer sees only some of the stream's messages. Then the stream's own counters say
 // nothing about it.
 func (c *Config) filtered() bool { return c.Filter != ">" }
-
-func (c *Config) keyOf(subject string) (key string, ok bool) {
-	return strings.CutPrefix(subject, c.prefix())
-}

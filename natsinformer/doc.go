@@ -46,6 +46,15 @@
 // A transform (Informer.SetTransform) is applied once to each revision, right after Config.Decode. What it leaves out
 // is kept nowhere. It sees no deletes: their handlers get a copy of what it made of the last revision.
 //
+// # Mirrors and sources
+//
+// The stream of Config.Bucket may be a mirror of a bucket, or take another one's documents as a source, in this domain
+// or another: good for readers at the edge. Such a stream keeps the subjects of the origin ($KV.<origin>.), unless a
+// subject transform renames them. The informer finds out where the documents are, and reads them there; revisions are
+// those of the mirror. Write to the origin. A purge of the origin through the API does not reach a mirror: there, too,
+// the informer shows what the mirror has. A stream that keeps no documents of a bucket is an error that names what it
+// keeps: in Status, to OnError and in the log.
+//
 // # Half-open connections
 //
 // The informer notices a connection over which nothing comes within 1.25 seconds, but the connection is the user's, and

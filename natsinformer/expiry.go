@@ -223,6 +223,6 @@ func (w *worker) expiring(now time.Time) bool {
 
 // askKey asks the leader how many messages the key has. The answer also says which stream that is, and how far it was.
 func (s *session) askKey(key string, done func(*streamInfo, error)) {
-	payload, _ := json.Marshal(infoQuery{Filter: s.src.cfg.prefix() + key}) // a string only
+	payload, _ := json.Marshal(infoQuery{Filter: s.src.prefix() + key}) // a string only
 	s.askStream(&call{payload: payload, timeout: quickRequest, once: true}, done)
 }

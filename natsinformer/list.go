@@ -49,7 +49,7 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 func (w *worker) install(s *session, next *keys, cursor uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keys, w.cursor, w.listed = next, cursor, true
+	w.keys, w.cursor, w.listed, w.listedPrefix = next, cursor, true, w.prefix()
 	w.counted.exact, w.counted.listAt = true, time.Time{}
 	for name := range w.consumers {
 		w.consumers[name] = name == s.consumer // a missing consumer from before this list means nothing any more
@@ -93,7 +93,7 @@ func (w *worker) collect(
 		cursor = max(cursor, s.scanned)
 		if cursor < last {
 			// The last messages are gone or not for us, or the consumer's replica does not have them yet.
-			m, err := s.message(ctx, messageQuery{Seq: cursor + 1, NextFor: w.cfg.filterSubject()})
+			m, err := s.message(ctx, messageQuery{Seq: cursor + 1, NextFor: w.filterSubject()})
 			if err != nil {
 				return nil, 0, err
 			}

@@ -89,7 +89,7 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 				errSkipped, d.consSeq, d.consumer, s.consSeq, s.consumer)
 		}
 		s.consSeq, s.pending = d.consSeq, d.pending
-		key, ok := w.cfg.keyOf(m.Subject)
+		key, ok := w.keyOf(m.Subject)
 		if !ok {
 			continue // cannot be: the consumer's filter begins with the bucket
 		}

@@ -16,7 +16,7 @@ func (w *worker) checkServer(ctx context.Context, s *session) error {
 	if !natsversion.Before(connected, natsversion.Oldest) {
 		return nil
 	}
-	_, err := s.message(ctx, messageQuery{NextFor: w.cfg.filterSubject()})
+	_, err := s.message(ctx, messageQuery{NextFor: w.filterSubject()})
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		if api.ErrorCode == jetstream.JSErrCodeBadRequest {
 			return natsversion.TooOld(connected)

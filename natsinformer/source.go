@@ -33,8 +33,11 @@ type source struct {
 	keys    *keys
 	listed  bool
 	created time.Time // of the stream
+	place   place     // of the documents in it
 	cursor  uint64    // stream sequence processed last
 	counted counted
+
+	listedPrefix string // place.Prefix of what is known
 
 	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
 	// removes, and how far its clock is ahead of ours.

@@ -203,6 +203,7 @@ func (w *worker) ended(s *session, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped),
+		errors.Is(err, errSubjectsChanged),
 		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)),
 		errors.Is(err, errSilent) && s.listing && s.patience == 1:
 		return &lostError{err}
@@ -216,6 +217,9 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 		return 0, nil, err
 	}
 	w.health.met(ctx) // what it takes the stream to make a consumer is up to its size
+	if err := w.locate(ctx, s, info); err != nil {
+		return 0, nil, err
+	}
 	if m, err = w.identify(ctx, s, info); err != nil {
 		return 0, nil, err
 	}
@@ -333,6 +337,9 @@ func (w *worker) identify(ctx context.Context, s *session, info *streamInfo) (mo
 	if !w.listed {
 		return listing, nil
 	}
+	if w.prefix() != w.listedPrefix && info.Created.Equal(w.created) {
+		return listing, nil // what is known was read elsewhere in the stream
+	}
 	if err := w.confirmEnd(ctx, s, info); err != nil {
 		return 0, err
 	}
@@ -402,7 +409,7 @@ func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
 		}
 		queries := make([]messageQuery, len(window))
 		for i, a := range window {
-			queries[i] = messageQuery{LastFor: w.cfg.prefix() + a.key}
+			queries[i] = messageQuery{LastFor: w.prefix() + a.key}
 		}
 		found, err := s.messages(ctx, queries)
 		if err != nil {
@@ -425,14 +432,14 @@ func (w *worker) compareAnchors(ctx context.Context, s *session) (mode, error) {
 // the stream was put back to a state behind that message and written to again.
 func (w *worker) compareBehind(ctx context.Context, s *session, seq uint64) (mode, error) {
 	for seq < w.cursor {
-		m, err := s.message(ctx, messageQuery{Seq: seq + 1, NextFor: w.cfg.filterSubject()})
+		m, err := s.message(ctx, messageQuery{Seq: seq + 1, NextFor: w.filterSubject()})
 		if err != nil {
 			return 0, err
 		}
 		if m == nil || m.Seq > w.cursor {
 			break
 		}
-		key, _ := w.cfg.keyOf(m.Subject)
+		key, _ := w.keyOf(m.Subject)
 		if revision, created := w.keys.at(key); revision != m.Seq || created != m.Time.UnixNano() {
 			return restored, nil
 		}

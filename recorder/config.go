@@ -44,11 +44,15 @@ type Config struct {
 	// MaxAge is how long an event is kept after its last repeat: in the stream, and in memory while the server is away.
 	// Default one hour. At least 100 ms, the server's limit.
 	MaxAge time.Duration
-	// MaxBytes bounds the stream; the oldest events go first. Default 64 MiB.
+	// MaxBytes bounds the stream; the oldest events go first. Default 64 MiB. An account may allow a stream less, or
+	// have less left: the server reserves it for each replica.
 	MaxBytes int64
-	// Replicas of the stream, default 1. Storage of the stream, default file.
-	Replicas int
-	Storage  jetstream.StorageType
+	// Replicas of the stream, default 1. Storage of the stream, default file. Placement, default any servers of the
+	// cluster, and Compression, default none. A stream that exists keeps its own.
+	Replicas    int
+	Storage     jetstream.StorageType
+	Placement   *jetstream.Placement
+	Compression jetstream.StoreCompression
 
 	// QueueSize bounds the events that wait to be looked at, and the different ones that wait to be sent. Default 2048
 	// of each. An event takes about 1 KiB, and 6 KiB if its message and annotations are as long as they may be.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/denials"
+	"github.com/nagi-runtime/nagi/internal/nostream"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -32,9 +33,19 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 		MaxMsgsPerSubject: 1,
 		Storage:           c.Storage,
 		Replicas:          c.Replicas,
+		Placement:         c.Placement,
+		Compression:       c.Compression,
 		AllowDirect:       true,
-		Duplicates:        min(2*time.Minute, c.MaxAge), // the server refuses a window longer than the age
+		// The window for duplicates is the server's choice: it refuses one longer than MaxAge, or than its own limit.
 	}
+}
+
+// notCreated explains why a server refuses to create the stream.
+func (c Config) notCreated(err error) error {
+	return nostream.Asked{
+		MaxBytesField: "Config.MaxBytes", ReplicasField: "Config.Replicas", PlacementField: "Config.Placement",
+		MaxBytes: c.MaxBytes, Replicas: c.Replicas, Placement: c.Placement, Needs: "that of the events is missing",
+	}.Explain(err)
 }
 
 // ensureStream creates the stream if it is missing. It never changes an existing one; the error says what does not fit.
@@ -53,7 +64,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, cfg Config) error
 		}
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return fmt.Errorf("creating the stream %s for %s.>: %w", cfg.Stream, cfg.SubjectPrefix,
-				explain(err, create))
+				cfg.notCreated(explain(err, create)))
 		}
 		stream, err = lookUp(ctx, js, cfg.Stream) // another recorder was faster
 	}

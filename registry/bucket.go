@@ -59,6 +59,8 @@ func configOf(settings entity.Config) entity.Config {
 	return entity.Config{
 		Kind: "Kind", Bucket: Bucket, StatusBucket: entity.NoStatusBucket,
 		BindOnly: settings.BindOnly, Replicas: settings.Replicas, Storage: settings.Storage,
+		Placement: settings.Placement, Compression: settings.Compression,
+		MaxBytes: settings.MaxBytes,
 	}
 }
 
@@ -69,7 +71,7 @@ func (b *bucket) open(ctx context.Context, settings entity.Config) error {
 	defer cancel()
 	client, err := entity.NewClient[*unstructured.Unstructured](ctx, b.js, configOf(settings))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (Config.MaxBytes is registry.Options.MaxBytes here, the rest that of the primary)", err)
 	}
 	client.Close()
 	return nil

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 // DefaultInterval is Options.Interval where it is 0.
 const DefaultInterval = 10 * time.Minute
 
+// DefaultMaxBytes is Options.MaxBytes where it is 0 and the primary's bucket has a size: room for hundreds of kinds.
+const DefaultMaxBytes = 16 << 20
+
 // Options say how a controller publishes its kind. The zero value is fine.
 type Options struct {
 	// Version is that of the program. The default is that of the main module, as the binary has it.
@@ -39,6 +43,10 @@ type Options struct {
 	// Without it the schema has what the types have themselves: the tags of github.com/invopop/jsonschema, and
 	// SwaggerDoc methods.
 	Source fs.FS
+	// MaxBytes is the size in bytes of the registry's bucket, if this controller makes it. The zero value means
+	// DefaultMaxBytes, or less if the primary's Config has a smaller MaxBytes, and no limit if it has none. Replicas,
+	// Storage, Placement and Compression are those of the primary's Config. A bucket that exists keeps its own.
+	MaxBytes int64
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
 	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
@@ -64,6 +72,9 @@ func Publish(o Options) controller.Option {
 	return func(opts *engine.Options) error {
 		if o.Interval < 0 {
 			return fmt.Errorf("registry.Publish: Options.Interval is negative (%v)", o.Interval)
+		}
+		if o.MaxBytes < 0 {
+			return fmt.Errorf("registry.Publish: Options.MaxBytes is negative (%d)", o.MaxBytes)
 		}
 		for _, column := range o.Columns {
 			if err := column.check(); err != nil {
@@ -108,6 +119,7 @@ func (p *publisher) Join(e *engine.Engine) error {
 			"JetStream method is hidden: give it as Options.JetStream")
 	}
 	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
+	p.primary.MaxBytes = cmp.Or(p.MaxBytes, min(p.primary.MaxBytes, DefaultMaxBytes))
 	p.described, p.schemaErr = p.describe(primary)
 	if key := Key(p.described.Kind, p.described.APIVersion); len(key) > longestKey {
 		return fmt.Errorf("registry.Publish: kind and group are too long for a key: %d bytes", len(key))

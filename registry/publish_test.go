@@ -358,3 +358,28 @@ func TestReplicasWithoutALeaseDoNotWriteOverEachOther(t *testing.T) {
 		w.published("it is there again", func(e *Entry) bool { return len(e.Controllers) == 1 })
 	})
 }
+
+// TestTheRegistrysBucketHasASizeWhereThePrimarysHas: an account may want a size of every stream.
+func TestTheRegistrysBucketHasASizeWhereThePrimarysHas(t *testing.T) {
+	for name, test := range map[string]struct{ primary, options, want int64 }{
+		"the default":   {64 << 20, 0, DefaultMaxBytes},
+		"the primary's": {1 << 20, 0, 1 << 20},
+		"its own":       {1 << 20, 32 << 20, 32 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t, natstest.WithConfigText(`accounts: { A: { jetstream: { max_bytes_required: true },
+					users: [ { user: a, password: a } ] } }, no_auth_user: a`))
+				cfg := sitesConfig
+				cfg.MaxBytes = test.primary
+				run(w, "sites", client[*site](w, w.js, cfg), Publish(Options{Interval: soon, MaxBytes: test.options}))
+				w.published("the kind is published", anything)
+				stream, err := w.js.Stream(t.Context(), "KV_"+Bucket)
+				w.must(err)
+				if got := stream.CachedInfo().Config.MaxBytes; got != test.want {
+					t.Errorf("the bucket has %d bytes, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}

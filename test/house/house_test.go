@@ -29,14 +29,14 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is an answer deletes nothing.
 	"natsinformer": {
-		"internal/answers", "internal/denials", "internal/foreign", "internal/natsversion", "internal/transform",
-		"internal/turn",
+		"internal/answers", "internal/denials", "internal/foreign", "internal/kvsubjects", "internal/natsversion",
+		"internal/transform", "internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
-	"recorder": {"internal/denials", "internal/foreign"},
+	"recorder": {"internal/denials", "internal/foreign", "internal/nostream"},
 	"entity": {
 		"natsinformer", "internal/answers", "internal/denials", "internal/exactjson", "internal/foreign",
-		"internal/members", "internal/ownwrites", "internal/secrets", "internal/transform",
+		"internal/members", "internal/nostream", "internal/ownwrites", "internal/secrets", "internal/transform",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	// Rooms that know nothing of documents.
 	"internal/natsversion": {},
 	"internal/conflict":    {"internal/backoff"},
+	"internal/kvsubjects":  {},
 	"internal/guard":       {},
 	"internal/turn":        {},
 	"internal/hosted":      {},
@@ -56,6 +57,7 @@ var mayImport = map[string][]string{
 	"internal/failures":    {"internal/foreign", "internal/guard"},
 	"internal/checks":      {"internal/guard"},
 	"internal/denials":     {},
+	"internal/nostream":    {},
 	"internal/answers":     {},
 	"internal/exactjson":   {},
 	"internal/members":     {},
