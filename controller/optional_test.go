@@ -127,13 +127,10 @@ func messageOf(r *entity.Record, kind string) string {
 	return ""
 }
 
-// edge is a bucket of pages that is away until put.
+// edge is a bucket of pages that is not there before put.
 func (w *world) edge() (pages *entity.Client[*page], put func()) {
 	w.t.Helper()
-	pages = w.pages()
-	for _, stream := range []string{"KV_pages", "KV_pages-status"} {
-		must(w.t, w.js.DeleteStream(w.t.Context(), stream))
-	}
+	pages = w.client("Page", "pages", func(cfg *entity.Config) { cfg.BindOnly, cfg.OpenLater = true, true })
 	return pages, func() { w.pages() }
 }
 

@@ -108,7 +108,7 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 // putAsync sends w and returns a function that waits for the outcome that put would have. It blocks while too many
 // writes are in flight. under is for the write's hook only.
 func (b *bucket) putAsync(under context.Context, w write) (wait func(context.Context) (uint64, error)) {
-	if err := b.takesWrites(w.key); err != nil {
+	if err := b.takesWrites(under, w.key); err != nil {
 		return func(context.Context) (uint64, error) { return 0, err }
 	}
 	if b.hook == nil {

@@ -59,8 +59,9 @@ type bucket struct {
 	apiPrefix string
 	putPrefix string
 	place     *atomic.Pointer[place] // where the keys are
-	// markerTTL is the value of Nats-TTL on markers, "" if the stream takes none.
-	markerTTL string
+	// markerTTL is how long markers stay, in seconds; 0 if the stream takes no such TTL.
+	markerTTL *atomic.Int64
+	opening   *opening // nil unless Config.OpenLater
 	// rollups is whether the stream takes the header that makes a purge marker remove all older revisions.
 	rollups *atomic.Bool
 	ids     *writeIDs
@@ -71,7 +72,7 @@ type bucket struct {
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
-		ids: ids, async: async, rollups: new(atomic.Bool), place: new(atomic.Pointer[place]),
+		ids: ids, async: async, rollups: new(atomic.Bool), markerTTL: new(atomic.Int64), place: new(atomic.Pointer[place]),
 	}
 	own := subjectsPerBucket + name + "."
 	b.place.Store(&place{prefix: own}) // until the stream is looked at

@@ -65,17 +65,17 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec,
 		documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet(),
 		shared: newSharing[T](cfg.StatusBucket)}
-	settings, warnings, err := openBucket(ctx, js, c.documents, cfg)
+	settings, warnings, err := openOrLater(ctx, js, c.documents, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.warnings, c.documentWarnings = warnings, len(warnings)
-	room, err := roomIn(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket)
+	room, err := roomIn(cfg, settings, maxPayload(js), cfg.Bucket)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.documents.hook = newWriteHook(cfg, keys, cfg.Bucket, room)
-	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, js.Conn().MaxPayload(), cfg.Bucket); err != nil {
+	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, maxPayload(js), cfg.Bucket); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	if err := c.openRecords(ctx, ids); err != nil {
@@ -100,12 +100,12 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 		return nil
 	}
 	b := newBucket(c.js, c.cfg.StatusBucket, ids, c.async)
-	settings, warnings, err := openBucket(ctx, c.js, b, c.cfg)
+	settings, warnings, err := openOrLater(ctx, c.js, b, c.cfg)
 	if err != nil {
 		return err
 	}
 	c.warnings = append(c.warnings, warnings...)
-	limit, err := roomIn(c.cfg, settings, c.js.Conn().MaxPayload(), b.name)
+	limit, err := roomIn(c.cfg, settings, maxPayload(c.js), b.name)
 	if err != nil {
 		return err
 	}

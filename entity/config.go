@@ -73,6 +73,13 @@ type Config struct {
 	AllowRollup bool
 	// BindOnly never creates a bucket.
 	BindOnly bool
+	// OpenLater has NewClient succeed though a bucket cannot be reached, or with BindOnly is not there: its server, its
+	// domain or the way to it is away. Its caches fill once it is there, which is looked for each second. Until then a
+	// lister's reads, live reads and writes fail with IsServiceUnavailable. It is for what a controller can do without:
+	// see WithOptional of package controller. What NewClient refuses otherwise, such as settings that lose data, it
+	// still refuses where it can see them; later the caches stay empty, and the error hook of Subscribe is told why.
+	// The zero value has NewClient fail.
+	OpenLater bool
 	// StatusBucket holds the records. The zero value means Bucket+"-status", NoStatusBucket means none.
 	StatusBucket string
 

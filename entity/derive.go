@@ -70,6 +70,9 @@ func (c *Client[T]) WithStatusBucket(ctx context.Context, bucket string) (*Clien
 }
 
 func (c *Client[T]) derive(ctx context.Context, cfg Config) (*Client[T], error) {
+	if err := c.documents.ensureOpen(ctx); err != nil {
+		return nil, err
+	}
 	async := newAsyncWriter(c.js.Conn()) // its own: it ends with the client
 	documents := *c.documents
 	documents.async = async

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/natsinformer"
@@ -25,6 +26,7 @@ type generation[T IEntity] struct {
 	records   *recordCache          // nil without a status bucket
 
 	running atomic.Bool
+	began   time.Time // set before running
 	synced  atomic.Bool
 	users   int // guarded by shared.mu
 	cancel  context.CancelFunc
@@ -151,10 +153,16 @@ func (g *generation[T]) run() {
 		klog.NewContext(context.Background(),
 			foreign.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
+	g.began = time.Now()
 	g.running.Store(true)
 	g.documents.useLocked()
 	if g.records != nil {
-		g.wg.Go(func() { g.records.store.RunWithContext(g.ctx) })
+		g.wg.Go(func() {
+			tell := func(err error) { g.recordNews(func() { g.health.watch = err }) }
+			if g.client.records.bucket.awaitOpen(g.ctx, tell) {
+				g.records.store.RunWithContext(g.ctx)
+			}
+		})
 	}
 	g.runReserved()
 }

@@ -15,7 +15,7 @@ import (
 // read that there are none. It asks the leader about a revision that it has not read.
 func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) error {
 	finalizers := d.sent.GetFinalizers()
-	mayExpire := c.documents.markerTTL != "" || c.shared.oddities.count.Load() > 0
+	mayExpire := c.documents.markerTTL.Load() > 0 || c.shared.oddities.count.Load() > 0
 	if !c.codec.keeps && len(finalizers) == 0 && !mayExpire {
 		return nil
 	}

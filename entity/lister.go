@@ -11,16 +11,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// listerSyncTimeout bounds how long a read of a lister waits for the first sync of the caches.
-const listerSyncTimeout = 30 * time.Second
+const (
+	// listerSyncTimeout bounds how long, after the caches were started, reads of a lister wait for their first sync.
+	listerSyncTimeout = 30 * time.Second
+	// listerAnswerTimeout is how long they wait where no answer comes: it may be late.
+	listerAnswerTimeout = 10 * time.Second
+)
 
 // lister reads the current generation of a client's caches.
 type lister[T IEntity] struct{ client *Client[T] }
 
 // Lister reads the caches and returns copies: documents with their statuses, as this client, or one that shares its
 // cache, wrote them or later. If nobody has ever started the client, the first read starts it until Close. After the
-// last user has stopped it, reads fail. A read waits for the first sync of the caches. It fails after 30 s, or at once
-// if they cannot be filled.
+// last user has stopped it, reads fail. A read waits for the first sync of the caches, until 30 s after they were
+// started. It fails at once if they cannot be filled, and ten seconds after the start if the server does not answer.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
 // ready returns a generation that runs and has synced.
@@ -35,7 +39,7 @@ func (c *Client[T]) ready() (*generation[T], error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), listerSyncTimeout)
+	ctx, cancel := context.WithDeadline(context.Background(), g.began.Add(listerSyncTimeout))
 	defer cancel()
 	var failure error
 	err := waitSynced(ctx, func() bool {
@@ -62,14 +66,15 @@ func (g *generation[T]) hasSynced() bool {
 	return g.docs.HasSynced() && (g.records == nil || g.records.store.HasSynced())
 }
 
-// failure returns why the caches cannot be filled. That an answer is late is no reason: it may come.
+// failure returns why the caches cannot be filled. That an answer is late is no reason at first: it may come.
 func (g *generation[T]) failure() error {
-	problems := []error{g.docs.Status().Err}
+	problems := []error{g.client.documents.notOpened(), g.docs.Status().Err}
 	if g.records != nil {
-		problems = append(problems, g.records.store.Status().Err)
+		problems = append(problems, g.client.records.bucket.notOpened(), g.records.store.Status().Err)
 	}
+	patient := time.Since(g.began) < listerAnswerTimeout
 	for _, err := range problems {
-		if err != nil && !errors.Is(err, natsinformer.ErrUnanswered) {
+		if err != nil && !(patient && errors.Is(err, natsinformer.ErrUnanswered)) {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
@@ -26,10 +27,16 @@ func TestAnAnswerThatIsLateIsNoFailureOfACache(t *testing.T) {
 		{missing, nil, missing}, {nil, missing, missing}, {late, missing, missing}, {missing, late, missing},
 	} {
 		g := &generation[*thing]{
-			docs: &failing{err: test.documents}, records: &recordCache{store: &failing{err: test.records}},
+			client: &Client[*thing]{documents: &bucket{}, records: &Records{bucket: &bucket{}}},
+			docs:   &failing{err: test.documents}, records: &recordCache{store: &failing{err: test.records}},
+			began: time.Now(),
 		}
 		if got := g.failure(); got != test.want {
 			t.Errorf("documents: %v, records: %v: the failure is %v", test.documents, test.records, got)
+		}
+		g.began = g.began.Add(-listerAnswerTimeout) // it has had the time to come
+		if got := g.failure(); (got == nil) != (test.documents == nil && test.records == nil) {
+			t.Errorf("documents: %v, records: %v: the failure after a while is %v", test.documents, test.records, got)
 		}
 	}
 }

@@ -26,6 +26,9 @@ type place struct {
 
 // prefix is what the subjects of the keys begin with. A guess is looked at anew.
 func (b *bucket) prefix(ctx context.Context) (string, error) {
+	if err := b.ensureOpen(ctx); err != nil {
+		return "", err
+	}
 	if p := b.place.Load(); !p.open {
 		return p.prefix, nil
 	}
@@ -161,8 +164,11 @@ func (b *bucket) readOnly() error {
 	return nil
 }
 
-// takesWrites returns the error of a write to a bucket that can only be read.
-func (b *bucket) takesWrites(natsKey string) error {
+// takesWrites returns the error of a write to a bucket that can only be read, or that is not open yet.
+func (b *bucket) takesWrites(ctx context.Context, natsKey string) error {
+	if err := b.ensureOpen(ctx); err != nil {
+		return err
+	}
 	err := b.readOnly()
 	if err == nil {
 		return nil

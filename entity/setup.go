@@ -5,7 +5,6 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +62,7 @@ func openBucket(
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
 	if info.Config.AllowMsgTTL {
-		b.markerTTL = strconv.Itoa(int(cfg.TombstoneTTL / time.Second))
+		b.markerTTL.Store(int64(cfg.TombstoneTTL / time.Second))
 	}
 	b.rollups.Store(info.Config.AllowRollup)
 	return info.Config, warnings, nil

@@ -68,11 +68,12 @@ type documentCache[T IEntity] struct {
 	transform *transformer[T]
 	originals *originals
 
-	running atomic.Bool
-	users   int // guarded by shared.mu
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	awaitOpen func(ctx context.Context) bool
+	running   atomic.Bool
+	users     int // guarded by shared.mu
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
 }
 
 // newDocumentCache makes one for the client and those it shares with. The configurations of documents are the same.
@@ -100,6 +101,9 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("informer of bucket %q: %w", cfg.Bucket, err)
 	}
+	d.awaitOpen = func(ctx context.Context) bool {
+		return c.documents.awaitOpen(ctx, func(err error) { d.news.setError(cfg.Bucket, err) })
+	}
 	d.writes = newOverlay(d.informer, func(obj T) string { return OwnerIndexValueOf(obj) })
 	d.ctx, d.cancel = context.WithCancel(
 		klog.NewContext(context.Background(), foreign.Logger(klog.Background()).WithValues("kind", cfg.Kind)))
@@ -112,7 +116,11 @@ func (d *documentCache[T]) useLocked() {
 	if d.users == 1 {
 		d.transform = d.shared.transform.Load()
 		d.running.Store(true)
-		d.wg.Go(func() { d.informer.RunWithContext(d.ctx) })
+		d.wg.Go(func() {
+			if d.awaitOpen(d.ctx) {
+				d.informer.RunWithContext(d.ctx)
+			}
+		})
 	}
 }
 

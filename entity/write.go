@@ -68,8 +68,8 @@ func (b *bucket) message(w *write) *nats.Msg {
 	w.lasts.tell(header)
 	if w.op != "" {
 		header[operationHeader] = []string{w.op}
-		if b.markerTTL != "" {
-			header[jetstream.MsgTTLHeader] = []string{b.markerTTL}
+		if ttl := b.markerTTL.Load(); ttl > 0 {
+			header[jetstream.MsgTTLHeader] = []string{strconv.FormatInt(ttl, 10)}
 		}
 	}
 	if w.op == operationPurge && b.rollups.Load() {
@@ -82,7 +82,7 @@ func (b *bucket) message(w *write) *nats.Msg {
 // put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
 // does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
-	if err := b.takesWrites(w.key); err != nil {
+	if err := b.takesWrites(ctx, w.key); err != nil {
 		return 0, err
 	}
 	done := b.hook.begin(ctx, &w)

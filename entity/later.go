@@ -1,0 +1,154 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// The rule of Config.OpenLater: a bucket that cannot be reached is opened when it can be. Until then its caches do not
+// run, so that they have not synced, and each live read and each write tries to open it first. What NewClient would
+// refuse, such as settings that lose data, is refused then, and no cache runs.
+
+const (
+	// openAgain is the pause between two tries to open a bucket that cannot be reached, for its caches.
+	openAgain = time.Second
+	// openRefused is the pause after a refusal, which a person has to mend.
+	openRefused = 10 * time.Second
+	// openPatience bounds one try, and how long NewClient waits for a bucket that may be opened later.
+	openPatience = 4 * time.Second
+	// defaultMaxPayload is that of a server which was not configured, for one that was never reached.
+	defaultMaxPayload = 1 << 20
+)
+
+// opening is what is left to do of a bucket that could not be reached when its client was made.
+type opening struct {
+	open func(ctx context.Context) (warnings []string, err error)
+
+	mu       sync.Mutex // held while it is tried
+	done     atomic.Bool
+	failure  atomic.Pointer[error] // of the last try
+	warnings []string              // guarded by mu
+}
+
+// ensureOpen opens the bucket if that is left to do.
+func (b *bucket) ensureOpen(ctx context.Context) error {
+	o := b.opening
+	if o == nil || o.done.Load() {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	warnings, err := o.open(ctx)
+	if err != nil {
+		if mayComeLater(err) {
+			err = newUnavailable("", "", "bucket %q has not been reached yet (Config.OpenLater): %v", b.name, err)
+		}
+		o.failure.Store(&err)
+		return err
+	}
+	o.warnings = warnings
+	o.failure.Store(nil)
+	o.done.Store(true)
+	return nil
+}
+
+// notOpened is why the bucket is not open yet, as far as that is known.
+func (b *bucket) notOpened() error {
+	if b.opening == nil || b.opening.done.Load() {
+		return nil
+	}
+	if err := b.opening.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// awaitOpen waits until the bucket is open, and tells why it is not. It is false if ctx ends before.
+func (b *bucket) awaitOpen(ctx context.Context, tell func(error)) bool {
+	if b.opening == nil {
+		return true
+	}
+	for {
+		err := b.ensureOpen(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		tell(err)
+		if err == nil {
+			return true
+		}
+		pause := openAgain
+		if !mayComeLater(err) {
+			pause = openRefused
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// mayComeLater reports whether a bucket could not be reached, or is not there yet. All else is a refusal.
+func mayComeLater(err error) bool {
+	for _, away := range []error{
+		nats.ErrNoResponders, nats.ErrTimeout, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
+		nats.ErrInvalidConnection, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	if api, ok := errors.AsType[*apiError](err); ok {
+		return api.ErrorCode == codeStreamNotFound || !api.isFinal()
+	}
+	return apierrors.IsServiceUnavailable(err)
+}
+
+// openOrLater opens a bucket. If cfg.OpenLater, one that cannot be reached is left for later; its settings are the
+// zero value then.
+func openOrLater(
+	ctx context.Context, js jetstream.JetStream, b *bucket, cfg Config,
+) (settings jetstream.StreamConfig, warnings []string, err error) {
+	if !cfg.OpenLater {
+		return openBucket(ctx, js, b, cfg)
+	}
+	b.opening = &opening{open: func(ctx context.Context) (warnings []string, err error) {
+		settings, warnings, err = openBucket(ctx, js, b, cfg)
+		return warnings, err
+	}}
+	b.place.Store(&place{prefix: b.place.Load().prefix, open: true})
+	if !js.Conn().IsConnected() {
+		err = newUnavailable("", "", "the connection is not established yet")
+		b.opening.failure.Store(&err)
+		return settings, nil, nil
+	}
+	err = b.ensureOpen(ctx)
+	if err != nil && (!mayComeLater(err) || errors.Is(ctx.Err(), context.Canceled)) {
+		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
+	}
+	return settings, b.opening.warnings, nil
+}
+
+// maxPayload is the server's limit, or the default of servers while none was reached.
+func maxPayload(js jetstream.JetStream) int64 {
+	if limit := js.Conn().MaxPayload(); limit > 0 {
+		return limit
+	}
+	return defaultMaxPayload
+}
