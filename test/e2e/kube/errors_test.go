@@ -103,6 +103,44 @@ func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
 	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
 }
 
+// TestACustomResourceThatIsInstalledLateMayBeOptional: Run begins without it, and a teardown that needs it waits.
+func TestACustomResourceThatIsInstalledLateMayBeOptional(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	resource, crd := w.widgets("Namespaced")
+	informer := w.unstructured(resource, w.namespace)
+	widgets, err := kube.New[*unstructured.Unstructured](w.dynamic, resource, informer)
+	must(t, err)
+	var seen calls
+	c := w.applied(func(ctx context.Context, key string) error {
+		if !widgets.HasSynced() {
+			return nil
+		}
+		_, err := widgets.Apply(ctx, w.widget(resource, w.namespace, key, "one"))
+		return err
+	}, &seen, widgets.Owns(controller.WithOptional()))
+	w.start(informer)
+	w.run(c)
+	must(t, w.sites.Create(t.Context(), newSite("home")))
+	must(t, w.sites.Create(t.Context(), newSite("away")))
+	natstest.Eventually(t, "both are reconciled without it", func() bool {
+		return seen.count("home") > 0 && seen.count("away") > 0
+	})
+	natstest.Eventually(t, "it is told", func() bool { return len(c.Stats().Degraded) == 1 })
+	for _, err := range c.Stats().Degraded {
+		says(t, err, "it is optional", "install its CustomResourceDefinition")
+	}
+	must(t, w.sites.Delete(t.Context(), "away"))
+	natstest.Eventually(t, "the teardown waits", func() bool { return seen.with("away", controller.OperationDelete) > 1 })
+	if c.Stats().TornDown != 0 {
+		t.Error("a teardown has ended that could not know what there is")
+	}
+	w.install(resource, crd)
+	natstest.Eventually(t, "it is there", func() bool { _, err := widgets.Get(w.key("home")); return err == nil })
+	natstest.Eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
+	natstest.Eventually(t, "it has healed", func() bool { return len(c.Stats().Degraded) == 0 })
+}
+
 // TestAnInformerThatCannotListFailsRunByName, and the error says why: the resource is missing, or RBAC forbids it. It
 // does not matter whether the informer was started before the controller was made or after.
 func TestAnInformerThatCannotListFailsRunByName(t *testing.T) {
