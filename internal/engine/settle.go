@@ -150,6 +150,8 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	parked.Since = time.Now()
 	_, message := failures.Reason(o.Attempt.Err)
 	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Terminals++
+		parked.RestsUntil = parked.Since.Add(e.backoff.Delay(s.Terminals))
 		s.Parked, s.Failures = &parked, 0
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 	})
@@ -161,7 +163,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // settleDocumentReturned looks again soon: the event that says so may be here already, and this covers a cache that
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
-	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp, s.Owed = 0, nil, false })
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.Terminals, s.CleanUp, s.Owed = 0, 0, nil, false })
 	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)

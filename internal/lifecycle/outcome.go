@@ -27,7 +27,7 @@ const (
 	Succeeded                       // the attempt, or a step of the teardown; due again if after is set
 	Waiting                         // for an API, which makes it due again; no failure
 	Failed                          // the attempt, or a step of the teardown where no attempt was made
-	Terminal                        // parked until the primary changes
+	Terminal                        // parked until something happens: time alone does not wake the key
 	NotReconciled                   // the primary exists and is not to be reconciled, or its delete is held back
 	DocumentReturned                // the document exists again, so the teardown ended early
 	NothingOwed                     // the primary is gone: everything is forgotten

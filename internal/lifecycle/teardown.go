@@ -66,7 +66,10 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 		r.Brake.ForgetDelete(it.Key)
 		return Outcome{Verdict: NothingOwed}
 	}
-	if r.Keys.StaysParked(it.Key, source.View{}, it.Ops) || !owed && r.Brake.HoldsOrphans(it.Key) {
+	if parked := StaysParked(r.Keys, it, source.View{}); parked != nil {
+		return *parked
+	}
+	if !owed && r.Brake.HoldsOrphans(it.Key) {
 		return Outcome{}
 	}
 	if owed {
