@@ -26,11 +26,11 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	case lifecycle.GivenBack:
 		e.queue.GiveBack(it)
 	case lifecycle.LookAgain:
-		e.queue.AddAfter(it.Key, o.Ops, o.Prio, o.After, queue.RetryDelay)
+		e.queue.GiveBackFor(queue.Item{Key: it.Key, Ops: o.Ops, Prio: o.Prio}, o.After)
 	case lifecycle.Succeeded:
 		e.settleSuccess(it, o)
 	case lifecycle.Anchored:
-		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
+		e.queue.GoAhead(it)
 	case lifecycle.Waiting:
 		kind, away := o.Attempt.Waits.Awaits()
 		e.keys.NoteAwaits(it.Key, kind, away)
@@ -120,13 +120,15 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		e.teller().Teardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
-	e.retryAfter(it.Key, o.Ops, delay)
+	e.retryAfter(it, o.Ops, delay)
 	e.APIs.Attempted(it.Key, false)
 }
 
-func (e *Engine) retryAfter(key string, ops operation.Operations, delay time.Duration) {
+// retryAfter keeps the priority of what made the key due: what a user has just changed does not wait behind a backlog
+// because its first attempt failed.
+func (e *Engine) retryAfter(it queue.Item, ops operation.Operations, delay time.Duration) {
 	ops = operation.Union(ops, operation.Of(operation.Retry))
-	e.queue.AddAfter(key, ops, queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, ops, it.Prio, delay, queue.RetryDelay)
 }
 
 // chosenDelay asks the user's error policy.
@@ -190,7 +192,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 		telling.Repeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
-	e.queue.AddAfter(it.Key, o.Ops, queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, o.Ops, it.Prio, delay, queue.RetryDelay)
 }
 
 // settleRefusal makes the key due again, unless the retry of an attempt that failed does.
@@ -210,7 +212,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	delay := e.backoff.Delay(refusals)
 	telling.Repeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
 		"key", it.Key, "after", delay)
-	e.retryAfter(it.Key, o.Ops, delay)
+	e.retryAfter(it, o.Ops, delay)
 }
 
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
