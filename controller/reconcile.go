@@ -93,4 +93,7 @@ type ReconcileResult struct {
 	Err      error
 	// NextDue is when the key is due again by itself; zero if only an event makes it so.
 	NextDue time.Time
+	// CutShort tells that Err is no failure: it came after the reconcile's context had ended because of a stop or the
+	// loss of the lease. The key is reconciled again by who leads next.
+	CutShort bool
 }

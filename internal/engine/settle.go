@@ -24,7 +24,7 @@ import (
 func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	switch o.Verdict {
 	case lifecycle.GivenBack:
-		e.queue.GiveBack(it)
+		e.settleGivenBack(it, o)
 	case lifecycle.LookAgain:
 		e.queue.GiveBackFor(queue.Item{Key: it.Key, Ops: o.Ops, Prio: o.Prio}, o.After)
 	case lifecycle.Succeeded:
@@ -87,6 +87,13 @@ func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lif
 		next := write.Next(ctx, err)
 		e.settle(t, it, &next)
 	})
+}
+
+func (e *Engine) settleGivenBack(it queue.Item, o *lifecycle.Outcome) {
+	e.queue.GiveBack(it)
+	if o.Attempt.Number > 0 {
+		e.APIs.Attempted(it.Key, false)
+	}
 }
 
 func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
@@ -239,7 +246,7 @@ func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) 
 		e.callback(t.Ctx, "WithOnResult", func() {
 			f(Report{
 				Key: it.Key, Operations: a.Operations,
-				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue,
+				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue, CutShort: a.CutShort,
 			})
 		})
 	}

@@ -79,7 +79,7 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	if instead != nil {
 		return *instead
 	}
-	o := lifecycle.OutcomeOf(it, v, a)
+	o := lifecycle.OutcomeOf(t, it, v, a)
 	if a.Err != nil && t.Ctx.Err() != nil {
 		return o // the term is over, and with it the reconcile's context: the error says nothing about the primary
 	}

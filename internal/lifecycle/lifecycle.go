@@ -80,7 +80,7 @@ func (u Unrecorded) Absent(t *Term, it queue.Item) Outcome {
 	if instead != nil {
 		return *instead
 	}
-	o := OutcomeOf(it, source.View{}, a)
+	o := OutcomeOf(t, it, source.View{}, a)
 	if o.Verdict == Succeeded && o.After <= 0 {
 		o.Verdict = NothingOwed
 	}

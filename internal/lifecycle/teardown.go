@@ -228,7 +228,7 @@ func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where stri
 		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
 		return Outcome{Verdict: DocumentReturned, Attempt: a}
 	}
-	o := OutcomeOf(it, source.View{}, a)
+	o := OutcomeOf(t, it, source.View{}, a)
 	o.Where = where
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil && o.Verdict == Terminal {
 		o.Subject = seen.Object
