@@ -14,6 +14,7 @@ import (
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestAParkedKeyIsWokenByAnEvent of what it owns or reads, as in controller-runtime: what it lacked may be there now.
@@ -186,5 +187,42 @@ func TestTheCountOfTerminalErrorsBeginsAnew(t *testing.T) {
 		if slices.Max(pauses) > 3*time.Second {
 			t.Errorf("the pauses are %v, want two seconds at most", pauses)
 		}
+	})
+}
+
+// TestTheResyncOfAnInformerWakesNoParkedKey: it shows objects as they were, so it is time alone, and of the backlog.
+func TestTheResyncOfAnInformerWakesNoParkedKey(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		server, informer := kubeInformerOf(t, time.Second)
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(_ context.Context, req Request) (Result, error) {
+			if req.Key == "home" {
+				return Result{}, TerminalError(errHopeless)
+			}
+			return Result{}, nil
+		}), WatchesKube(informer, func(context.Context, metav1.Object) ([]string, error) {
+			return []string{"home", "other"}, nil
+		}), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		m := configMap("settings", "one")
+		server.Add(m)
+		must(t, sites.Create(t.Context(), newSite("home", "")))
+		must(t, sites.Create(t.Context(), newSite("other", "")))
+		natstest.Eventually(t, "both are reconciled", func() bool {
+			return c.Stats().Parked == 1 && seen.count("other") > 0
+		})
+		idle(t, c)
+		before := seen.count("home")
+		natstest.Eventually(t, "the informer resyncs", func() bool { return seen.with("other", OperationResync) >= 3 })
+		if n := seen.count("home"); n != before {
+			t.Errorf("the parked key was reconciled %d times more: %v", n-before, seen.of("home"))
+		}
+		m = m.DeepCopy()
+		m.Data["value"] = "two"
+		server.Modify(m)
+		natstest.Eventually(t, "a change wakes it", func() bool { return seen.count("home") == before+1 })
 	})
 }

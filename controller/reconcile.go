@@ -73,7 +73,8 @@ var (
 //   - at once: a new revision of the primary, its deletion, a restart, OperationManual, also of WithReconcileAllOn, and
 //     Put, Delete or Purge that somebody enqueues;
 //   - after a pause: an event of what the key owns or reads (OperationSecondary, OperationTertiary), and what has
-//     changed behind an API (OperationExternal; a list that finds no difference is no event).
+//     changed behind an API (OperationExternal). A list that finds no difference, and the resync of an informer, which
+//     shows objects as they were, are none.
 //
 // The pause counts from the failure and grows with each terminal error in a row, within the bounds of WithBackoff: some
 // milliseconds after the first, at most five minutes by default. So events that come all the time do not make the key
