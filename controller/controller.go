@@ -94,8 +94,9 @@ func (c *Controller[T]) Run(ctx context.Context) error { return c.engine.Run(ctx
 func (c *Controller[T]) Name() string { return c.name }
 
 // Enqueue makes a key due now, for the given reason. The key is reconciled even if nothing about it has changed.
-// OperationManual, Put, Delete and Purge also wake a parked key (see TerminalError); other reasons do not. Keys
-// enqueued before Run wait for it. After Run has returned Enqueue does nothing.
+// A parked key is woken by OperationManual, Put, Delete and Purge at once, by Secondary, Tertiary and External as by an
+// event, and by other reasons not at all; see TerminalError. Keys enqueued before Run wait for it. After Run has
+// returned Enqueue does nothing.
 func (c *Controller[T]) Enqueue(key string, op Operation) {
 	c.engine.Enqueue(key, op)
 }

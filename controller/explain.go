@@ -22,7 +22,7 @@ const (
 	StateUnreadable   = explain.Unreadable   // its record cannot be read, and nothing happens until it is mended
 	StateSuspended    = explain.Suspended    // its document asks not to be reconciled
 	StateHeld         = explain.Held         // the brake holds its delete
-	StateParked       = explain.Parked       // the last attempt failed for good: see Error and ParkedRevision
+	StateParked       = explain.Parked       // it failed for good: see Error and ParkedRevision; DueAt if an event came
 	StateReady        = explain.Ready        // it waits for a worker: see ReadySince and Priority
 	StateAPI          = explain.API          // it waits for an external API that is away: see AwaitsAPI
 	StateTurn         = explain.Turn         // it waits for a turn under a rate limit: see AwaitsTurn

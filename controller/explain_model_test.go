@@ -264,7 +264,7 @@ var steps = map[string]func(k *modelKey){
 		k.put("parks", false)
 		k.becomes(StateParked)
 		k.rests(StateParked)
-		for _, op := range []Operation{OperationRetry, OperationResync, OperationSecondary} {
+		for _, op := range []Operation{OperationRetry, OperationResync, OperationRequeue} {
 			k.c.Enqueue(k.key, op)
 			for k.ask().ReadySince != (time.Time{}) {
 				time.Sleep(time.Millisecond)
@@ -277,6 +277,19 @@ var steps = map[string]func(k *modelKey){
 		k.act(OperationManual)
 		k.c.Enqueue(k.key, OperationManual)
 		k.eventually("Manual wakes it", func() bool { return k.count() > before })
+	},
+	"is woken by an event": func(k *modelKey) {
+		k.put("parks", false)
+		k.becomes(StateParked)
+		before := k.count()
+		k.next.Store("succeeds")
+		k.act(OperationSecondary)
+		k.c.Enqueue(k.key, OperationSecondary)
+		if e := k.ask(); e.State == StateParked && (e.DueAt.IsZero() || !e.Parked) && e.ReadySince.IsZero() &&
+			k.count() == before {
+			k.t.Errorf("%s was asked for, and it rests: %+v", k.key, e)
+		}
+		k.eventually("an event wakes it", func() bool { k.ask(); return k.count() > before })
 	},
 	"comes back": func(k *modelKey) {
 		k.put("comes back", false)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,11 +16,19 @@ func kubeInformer(
 	t *testing.T, initial ...*corev1.ConfigMap,
 ) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
 	t.Helper()
+	return kubeInformerOf(t, 0, initial...)
+}
+
+// kubeInformerOf is kubeInformer with a resync of its own.
+func kubeInformerOf(
+	t *testing.T, resync time.Duration, initial ...*corev1.ConfigMap,
+) (*fcache.FakeControllerSource, cache.SharedIndexInformer) {
+	t.Helper()
 	server := fcache.NewFakeControllerSource()
 	for _, m := range initial {
 		server.Add(m)
 	}
-	informer := cache.NewSharedIndexInformer(server, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(server, &corev1.ConfigMap{}, resync, cache.Indexers{})
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

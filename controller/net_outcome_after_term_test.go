@@ -43,7 +43,7 @@ func cutShort(t *testing.T, failure func(error) error) {
 	<-home.ended
 	natstest.Eventually(t, "it has given up", func() bool {
 		s := c.Stats()
-		return !s.Leading && s.Running == 0 && s.Failures == 1
+		return !s.Leading && s.Running == 0 && s.Reconciles == 1
 	})
 	w.leaseTo("", time.Second)
 	eventuallyReason(t, sites, "home", entity.ReasonSynced)

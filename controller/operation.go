@@ -21,7 +21,7 @@ const (
 	OperationSecondary = operation.Secondary // something that the key owns has changed
 	OperationTertiary  = operation.Tertiary  // something that the key only reads has changed
 	OperationExternal  = operation.External  // an external resource drifted
-	OperationResync    = operation.Resync    // its turn in the resync interval, or a new term
+	OperationResync    = operation.Resync    // its turn in the resync interval, a new term, an informer's resync
 	OperationRetry     = operation.Retry     // the last attempt failed and its backoff is over
 	OperationRequeue   = operation.Requeue   // the last attempt asked for it with RequeueAfter
 	OperationManual    = operation.Manual    // somebody asked for it by hand

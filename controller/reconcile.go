@@ -23,7 +23,7 @@ import (
 // The outcome means what it means in controller-runtime:
 //
 //   - an error: the key is tried again with backoff, and the Result is ignored;
-//   - a TerminalError: the key is parked until the primary changes, is deleted, or somebody enqueues it by hand;
+//   - a TerminalError: the key is not tried again by itself, but when an event or somebody asks for it;
 //   - RequeueAfter > 0: the key is due again after that time, not rate-limited;
 //   - else: the key is done until something happens.
 //
@@ -67,9 +67,21 @@ var (
 	ErrLeaseLost = engine.ErrLeaseLost
 )
 
-// TerminalError marks an error that no retry can mend. The key is parked: a new revision of the primary, its deletion,
-// OperationManual or a restart wake it; Retry, Resync and Secondary do not. TerminalError(nil) is nil. The mark holds
-// where the error is wrapped again with %w.
+// TerminalError marks an error that no retry can mend. The key is parked, as in controller-runtime: time alone does not
+// wake it (OperationRetry, OperationRequeue, OperationResync), but what may have mended it does:
+//
+//   - at once: a new revision of the primary, its deletion, a restart, OperationManual, also of WithReconcileAllOn, and
+//     Put, Delete or Purge that somebody enqueues;
+//   - after a pause: an event of what the key owns or reads (OperationSecondary, OperationTertiary), and what has
+//     changed behind an API (OperationExternal). A list that finds no difference, and the resync of an informer, which
+//     shows objects as they were, are none.
+//
+// The pause counts from the failure and grows with each terminal error in a row, within the bounds of WithBackoff: some
+// milliseconds after the first, at most five minutes by default. So events that come all the time do not make the key
+// spin: there is one attempt for each pause, for all that came meanwhile. The count begins anew with a success, and
+// when the primary changes.
+//
+// TerminalError(nil) is nil. The mark holds where the error is wrapped again with %w.
 func TerminalError(err error) error { return lifecycle.TerminalError(err) }
 
 // ReconcileResult is what the callback of WithOnResult gets about one attempt.
@@ -82,4 +94,7 @@ type ReconcileResult struct {
 	Err      error
 	// NextDue is when the key is due again by itself; zero if only an event makes it so.
 	NextDue time.Time
+	// CutShort tells that Err is no failure: it came after the reconcile's context had ended because of a stop or the
+	// loss of the lease. The key is reconciled again by who leads next.
+	CutShort bool
 }

@@ -80,23 +80,18 @@ func TestTerminalErrorOfNothingIsNone(t *testing.T) {
 	})
 }
 
-func TestParkedKeyIsNotWokenByRetryResyncOrSecondary(t *testing.T) {
+// TestParkedKeyIsNotWokenByTimeAlone: neither a resync nor a retry tells that anything has changed.
+func TestParkedKeyIsNotWokenByTimeAlone(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var seen calls
-		c, _, pages := parkHome(t, w, &seen, WithResyncInterval(50*time.Millisecond))
-		for _, key := range []string{"home", "other"} { // in this order, and so do the events come
-			p := newSite("page-of-"+key, "one")
-			c.SetOwner(p, key)
-			must(t, pages.Create(t.Context(), p))
-		}
-		for _, op := range []Operation{OperationSecondary, OperationTertiary, OperationExternal, OperationResync,
-			OperationRetry, OperationRequeue} {
+		c, _, _ := parkHome(t, w, &seen, WithResyncInterval(50*time.Millisecond))
+		for _, op := range []Operation{OperationResync, OperationRetry, OperationRequeue} {
 			c.Enqueue("home", op)
 		}
 		resyncs := seen.with("other", OperationResync)
-		natstest.Eventually(t, "the other key had a secondary and two resyncs, so this one had them too", func() bool {
-			return seen.with("other", OperationSecondary) > 0 && seen.with("other", OperationResync) > resyncs+2
+		natstest.Eventually(t, "the other key had two resyncs, so this one had them too", func() bool {
+			return seen.with("other", OperationResync) > resyncs+2
 		})
 		if n := seen.count("home"); n != 1 || c.Stats().Parked != 1 {
 			t.Errorf("%d runs of the parked key, want one: %v", n, seen.of("home"))
@@ -190,11 +185,14 @@ func TestParkedTeardownIsWokenWhenTheDocumentIsBack(t *testing.T) {
 		natstest.Eventually(t, "it is reconciled", func() bool { return seen.count("home") == 1 })
 		must(t, sites.Delete(t.Context(), "home"))
 		natstest.Eventually(t, "the teardown is parked", func() bool { return c.Stats().Parked == 1 })
-		c.Enqueue("home", OperationSecondary)
+		c.Enqueue("home", OperationResync)
 		idle(t, c)
 		if n := seen.count("home"); n != 2 {
 			t.Errorf("%d runs, want two: %v", n, seen.of("home"))
 		}
+		c.Enqueue("home", OperationSecondary) // as of something that it owned
+		natstest.Eventually(t, "an event wakes the teardown", func() bool { return seen.count("home") == 3 })
+		natstest.Eventually(t, "it is parked again", func() bool { return c.Stats().Parked == 1 })
 		must(t, sites.Create(t.Context(), newSite("home", "two")))
 		natstest.Eventually(t, "it is reconciled again", func() bool { return seen.with("home", OperationPut) == 2 })
 		natstest.Eventually(t, "nothing is parked", func() bool { return c.Stats().Parked == 0 })

@@ -10,8 +10,9 @@ import (
 
 // Stats are the counts and states of a controller at one moment. Counters start at 0 in New and only grow.
 type Stats struct {
-	// Reconciles counts attempts. Failures are those that returned an error or panicked; Terminals are the failures
-	// that parked their key. ReconcileTime is the sum of all attempts' durations.
+	// Reconciles counts attempts. Failures are those that returned an error or panicked, but for what waits for an API
+	// and what a stop or the loss of the lease cut short; Terminals are the failures that parked their key.
+	// ReconcileTime is the sum of all attempts' durations.
 	Reconciles, Failures, Terminals uint64
 	ReconcileTime                   time.Duration
 	// Running is the number of attempts under way now, Workers how many there can be. LongestRunning is the attempt
@@ -19,7 +20,7 @@ type Stats struct {
 	Running, Workers int
 	LongestRunning   LongestRunning
 	// Ready is the number of keys that wait for a worker, by priority: live changes of primaries, changes of
-	// secondaries, and background work (initial list, resync, retries). Delayed is the number of pending delays.
+	// secondaries, and background work (initial list, resync, requeues). Delayed is the number of pending delays.
 	// OldestReady is how long the oldest ready key has waited.
 	Ready       [3]int
 	Delayed     int

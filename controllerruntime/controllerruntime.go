@@ -23,7 +23,34 @@ import (
 //
 // A custom controller embeds a *ControllerRuntime, writes SyncHandler, and inherits the rest of [IController]. The flow
 // is in the package comment. All methods may be called concurrently.
+//
+// A controller may embed a base of its own beside it. SetCustomController, Run, EnqueueKey, EnqueueKeyAfter, Event and
+// DecomposeKubeSecondaryResource, which the original has, are the runtime's. For every other name, such as Clean,
+// HandleSecondary or Stats, the base's goes before the runtime's, which is then there as c.ControllerRuntime.Stats().
 type ControllerRuntime[
+	TNatsPrim entity.IEntity,
+	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
+	TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4 entity.IEntity,
+] struct {
+	beneath[
+		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
+	]
+}
+
+// beneath and core put what the original does not have deeper than a base struct has its methods and fields, and one
+// that the base embeds: Go takes the shallowest of equal names, and refuses two at the same depth.
+type beneath[
+	TNatsPrim entity.IEntity,
+	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
+	TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4 entity.IEntity,
+] struct {
+	core[
+		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
+	]
+}
+
+// core is the runtime itself.
+type core[
 	TNatsPrim entity.IEntity,
 	TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4 entity.IEntity,
 	TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4 entity.IEntity,
@@ -96,6 +123,9 @@ func NewControllerRuntime[
 ] {
 	r := &ControllerRuntime[
 		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
+	]{}
+	r.core = core[
+		TNatsPrim, TNatsSec1, TNatsSec2, TNatsSec3, TNatsSec4, TNatsTer1, TNatsTer2, TNatsTer3, TNatsTer4,
 	]{
 		name: name, kind: kind, kubeClientset: kubeClientset, primary: primaryNatsClient, syncing: map[string]syncing{},
 		resyncInterval: resyncInterval, patience: garbagePatience, collecting: make(chan struct{}, 1),
@@ -128,7 +158,7 @@ func NewControllerRuntime[
 
 // build makes the controller of the options there are, anew if there is one: nothing of it has been started. What was
 // enqueued so far is enqueued again.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) build() error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) build() error {
 	r.engine = nil
 	last := func(o *engine.Options) error {
 		r.nameless = o.WithoutTeardown
@@ -155,14 +185,14 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetCustomControll
 	r.custom = customController
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController() IController {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) customController() IController {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.custom
 }
 
 // ReleaseBrake lets the deletes go that the brake holds; see controller.Controller.ReleaseBrake.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx context.Context) error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx context.Context) error {
 	if r.controller == nil {
 		return r.err
 	}
@@ -170,7 +200,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ReleaseBrake(ctx 
 }
 
 // ListVanished lists the primaries whose documents vanished; see controller.Controller.ListVanished.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ListVanished(
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) ListVanished(
 	ctx context.Context,
 ) ([]controller.Vanished, error) {
 	if r.controller == nil {
@@ -180,7 +210,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ListVanished(
 }
 
 // RestoreVanished puts their documents back; see controller.Controller.RestoreVanished.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) RestoreVanished(
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) RestoreVanished(
 	ctx context.Context, engagement string, count int,
 ) (restored int, err error) {
 	if r.controller == nil {
@@ -191,7 +221,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) RestoreVanished(
 
 // LastKnown returns a primary as it was last known, for a SyncHandler that cleans up after it; see
 // controller.Controller.LastKnown.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx context.Context, key string) (P, error) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx context.Context, key string) (P, error) {
 	if r.controller == nil {
 		var none P
 		return none, r.err
@@ -200,7 +230,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) LastKnown(ctx con
 }
 
 // Stats returns the counts and states of this moment; see controller.Controller.Stats.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() controller.Stats {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Stats() controller.Stats {
 	if r.controller == nil {
 		return controller.Stats{}
 	}

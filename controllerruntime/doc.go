@@ -19,7 +19,8 @@
 // primary is gone. Deletes are not lost: a primary that was deleted while the controller was down is synced when it
 // starts.
 //
-// Besides what the original has, and without a change of its signatures:
+// Besides what the original has, and without a change of its signatures. A base struct of your own that is embedded
+// beside the runtime may have any of these names, and then has the name; see [ControllerRuntime].
 //
 //   - [ControllerRuntime.WithOptions] takes options of package controller before Run: the lease, backoff, timeouts, the
 //     error policy, OnBrake.

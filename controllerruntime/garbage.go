@@ -21,7 +21,7 @@ const garbageName = "GarbageSecondaries"
 // garbage calls GarbageSecondaries of the custom controller, which may block for ever: nothing but the next call waits
 // for it. It returns when the call has, or soon after ctx, the term, has ended. sweep is what the default does; skip is
 // called if it was not.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(ctx context.Context, sweep, skip func()) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(ctx context.Context, sweep, skip func()) {
 	select {
 	case r.collecting <- struct{}{}: // one call at a time: an earlier term may have left one behind
 	case <-ctx.Done():
@@ -57,7 +57,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(ctx conte
 }
 
 // reportGarbage reports a call that has not returned, or that it has.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reportGarbage(
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) reportGarbage(
 	ctx context.Context, done <-chan struct{},
 ) {
 	r.engine.Health().Change(ctx, garbageName, func() error {
@@ -71,7 +71,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reportGarbage(
 	})
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageSlow() time.Duration {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageSlow() time.Duration {
 	if r.resyncInterval > 0 {
 		return min(r.patience, r.resyncInterval)
 	}
@@ -79,7 +79,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageSlow() tim
 }
 
 // await waits for what has to return soon.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) await(done <-chan struct{}) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) await(done <-chan struct{}) {
 	timer := time.NewTimer(r.patience)
 	defer timer.Stop()
 	select {
@@ -89,7 +89,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) await(done <-chan
 }
 
 // garbageLeftBehind is, after Run's end, an error if GarbageSecondaries still runs.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageLeftBehind() error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageLeftBehind() error {
 	select {
 	case r.collecting <- struct{}{}:
 		<-r.collecting
@@ -100,7 +100,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbageLeftBehind
 	}
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) setSweep(sweep func()) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) setSweep(sweep func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep = sweep

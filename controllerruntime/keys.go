@@ -37,7 +37,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key st
 }
 
 // enqueue does it now, and before Run once more for each controller that build makes.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) enqueue(do func()) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) enqueue(do func()) {
 	ready := func() {
 		if r.controller != nil {
 			do()
@@ -72,7 +72,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(
 }
 
 // Operations returns, inside SyncHandler, why the key is synced. At other times it is empty.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) controller.Operations {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) controller.Operations {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.syncing[key].operations
@@ -83,7 +83,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key st
 // key, as in a reconcile. A write under another context counts as somebody else's: the next sync does not wait until
 // the caches show it, and a sync that wakes itself by it is not noticed. For a key that is not synced now it returns
 // context.Background().
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s, ok := r.syncing[key]; ok {
@@ -94,7 +94,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key strin
 
 // SetOwner makes the primary with that key the owner of obj: it sets kind, key and the id of this installation, as
 // labels and annotations. Call it inside SyncHandler; the id is known once Run has begun.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetOwner(obj metav1.Object, key string) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) SetOwner(obj metav1.Object, key string) {
 	if r.controller != nil {
 		r.controller.SetOwner(obj, key)
 	}
@@ -119,7 +119,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(
 // HandleSecondary enqueues the owner of a secondary with OperationSecondary, if the owner is of the primary's kind and
 // of this installation. An owner that never existed, or that is gone and cleaned up after, is left to
 // GarbageSecondaries.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
 	if r.controller == nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 		key = resource.OwnerKey
 	} else {
 		var err error
-		if _, key, err = r.DecomposeKubeSecondaryResource(obj); err != nil {
+		if _, key, err = r.decompose(obj); err != nil {
 			foreign.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
 			return
 		}
@@ -148,7 +148,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(o
 // can name any owner, and another installation may share the cluster. Without a marker no owner is enqueued;
 // Stats().NeverWas counts the object, and the log names it. So it stays, too, where labels have only the hash of a key
 // that nobody has.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondaries() {
 	r.mu.Lock()
 	sweep := r.sweep
 	r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) GarbageSecondarie
 }
 
 // Clean does nothing.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 
 // DecomposeKubeSecondaryResource returns the secondary, which it takes out of a DeletedFinalStateUnknown if need be,
 // and the key of the primary that owns it, as the annotations say, or the labels where these are gone. The key is "" if
@@ -169,6 +169,12 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Clean() {}
 // It may be called at any time. The id of this installation is known once Run has begun; before, a secondary that names
 // an installation counts as one of this.
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSecondaryResource(
+	obj any,
+) (secondaryResource metav1.Object, primaryKey string, err error) {
+	return r.decompose(obj)
+}
+
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) decompose(
 	obj any,
 ) (secondaryResource metav1.Object, primaryKey string, err error) {
 	secondaryResource, ok := source.MetaObject(obj)
@@ -188,7 +194,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) DecomposeKubeSeco
 }
 
 // ownerOf is what the marks of a secondary say while the id of the installation is not known.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) ownerOf(secondary metav1.Object) (key string) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) ownerOf(secondary metav1.Object) (key string) {
 	named, ours := owner.Claim{Kind: r.kind}.OwnerOf(secondary)
 	key, _ = named.Key()
 	if !ours || r.strict && named.Owner().Instance == "" || r.engine != nil && !r.engine.WellFormed(key) {

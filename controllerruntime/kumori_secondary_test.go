@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -325,6 +326,45 @@ func TestKumoriTertiariesReachHandleTertiaryOnlyAndEnqueueNothing(t *testing.T) 
 		}
 	})
 }
+
+// TestKumoriAKeyThatFailedForGoodIsSyncedWhenTheThemeThatItLacksAppears: HandleTertiary says whom it concerns.
+func TestKumoriAKeyThatFailedForGoodIsSyncedWhenTheThemeThatItLacksAppears(t *testing.T) {
+	for name, wake := range map[string]func(l *listening){
+		"at once":       func(l *listening) { l.EnqueueKey("home", controller.OperationTertiary) },
+		"after a while": func(l *listening) { l.EnqueueKeyAfter("home", controller.OperationTertiary, time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				sites, themes := w.sites(), w.client("Theme", "themes")
+				l := &enqueuing{listening: kumori{sites: sites, themes: themes}.listening(nil), wake: wake}
+				l.SetCustomController(l)
+				l.sync = func(string) error {
+					if _, err := themes.Lister().Get("dark"); err != nil {
+						return controller.TerminalError(err)
+					}
+					return nil
+				}
+				runKumori(t, l)
+				must(t, sites.Create(t.Context(), newSite("home", "")))
+				natstest.Eventually(t, "home failed for good", func() bool { return l.Stats().Parked == 1 })
+				must(t, themes.Create(t.Context(), newSite("dark", "")))
+				natstest.Eventually(t, "home is synced", func() bool { return l.Stats().Parked == 0 })
+				if n := l.seen.with("home", controller.OperationTertiary); n != 1 || l.seen.count("home") != 2 {
+					t.Errorf("it was synced for %v", l.seen.of("home"))
+				}
+			})
+		})
+	}
+}
+
+// enqueuing enqueues whom a tertiary concerns.
+type enqueuing struct {
+	*listening
+	wake func(l *listening)
+}
+
+func (e *enqueuing) HandleTertiary(any) { e.wake(e.listening) }
 
 func TestKumoriTertiariesAreNeverGarbage(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 // attachLater keeps New from telling observers whom they observe: each call of WithOptions makes another controller,
 // and only one of them runs. Run tells them.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) attachLater(o *engine.Options) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) attachLater(o *engine.Options) {
 	r.attachers = nil
 	o.Observers = slices.Clone(o.Observers)
 	for i, observer := range o.Observers {
@@ -40,7 +40,7 @@ func (u unattached) BeginRun(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) attach() {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) attach() {
 	for _, attacher := range r.attachers {
 		attacher.Attach(r.name, r.controller.Stats)
 	}

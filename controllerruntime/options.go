@@ -21,7 +21,7 @@ import (
 // want a proof of its owner. The error says what is wrong with the options. Run returns it too, and the runtime stays
 // unusable, so that an error that nobody looks at is not lost. After Run has begun WithOptions returns an error and
 // changes nothing.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) WithOptions(opts ...controller.Option) error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) WithOptions(opts ...controller.Option) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.began.Load() {

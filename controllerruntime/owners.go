@@ -7,7 +7,7 @@ import "github.com/nagi-runtime/nagi/internal/ownerproof"
 // this installation's, because the original Kumori runtime names none. So call it, before Run, where nothing is left
 // that the original made: each secondary written since, with SetOwner or a helper, names its installation. A call after
 // Run has begun has no effect.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) RequireInstance() {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) RequireInstance() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.strict = true

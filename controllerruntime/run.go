@@ -49,7 +49,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
 	}
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.Context, threadiness int) error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.Context, threadiness int) error {
 	custom, err := r.begin()
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.C
 	return errors.Join(r.controller.Run(ctx), r.garbageLeftBehind())
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if guard.IsNil(r.custom) {
@@ -90,7 +90,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IControl
 }
 
 // clean ends Run. The custom controller may still record events in its Clean.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
 	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
 		foreign.Logger(klog.Background()).Error(err, "Clean panicked", "controller", r.name)
 	}
@@ -105,7 +105,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom ICon
 	}
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(
 	ctx context.Context, req controller.Request,
 ) (controller.Result, error) {
 	r.mu.Lock()
@@ -119,18 +119,18 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) reconcile(
 	return controller.Result{}, r.customController().SyncHandler(req.Key)
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleSecondary(obj any) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleSecondary(obj any) {
 	r.customController().HandleSecondary(obj)
 }
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiary(obj any) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiary(obj any) {
 	if handler, ok := r.customController().(tertiaryHandler); ok {
 		handler.HandleTertiary(obj)
 	}
 }
 
 // handleTertiaryUpdate reports whether the custom controller wants updates of tertiaries with what they were before.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiaryUpdate(oldObj, newObj any) bool {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiaryUpdate(oldObj, newObj any) bool {
 	handler, ok := r.customController().(tertiaryUpdateHandler)
 	if ok {
 		handler.HandleTertiaryUpdate(oldObj, newObj)
@@ -141,7 +141,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiaryUpd
 // recorderPatience is how long Run waits, when it ends, for events on their way.
 const recorderPatience = 2 * time.Second
 
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
 	cfg := recorder.Config{Component: r.name, Scheme: scheme.Scheme}
 	if !guard.IsNil(r.kubeClientset) {
 		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)

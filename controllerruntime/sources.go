@@ -20,7 +20,7 @@ import (
 )
 
 // kumoriOptions sets what the Kumori API does differently from package controller.
-func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) kumoriOptions(o *engine.Options) error {
+func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) kumoriOptions(o *engine.Options) error {
 	o.WithoutCascade = true
 	o.Garbage = r.garbage
 	o.Attach = func(e *engine.Engine) { r.engine = e }

@@ -17,7 +17,8 @@ const (
 	PhaseSynced Phase = "Synced"
 	// PhaseRetrying failed, or waits for something, and is tried again.
 	PhaseRetrying Phase = "Retrying"
-	// PhaseTerminal failed with an error that no retry can mend: it is parked until its document changes.
+	// PhaseTerminal failed with an error that no retry can mend: it is parked until its document, or something that it
+	// owns or reads, changes.
 	PhaseTerminal Phase = "Terminal"
 	// PhaseInvalid has a document that does not decode, or that no record can hold.
 	PhaseInvalid Phase = "Invalid"

@@ -52,7 +52,7 @@ func (o *observer) Begin(ctx context.Context, b controller.Beginning) context.Co
 func (o *observer) End(ctx context.Context, e controller.Ending) {
 	o.took.observe(e.Took)
 	switch {
-	case e.Waits:
+	case e.Waits, e.CutShort:
 		o.results[requeue].Add(1)
 	case e.Err != nil:
 		o.results[failure].Add(1)

@@ -128,6 +128,38 @@ func TestAReconcileThatTookTooLongIsCountedWhateverItReturns(t *testing.T) {
 	})
 }
 
+// TestAReconcileThatAStopCutsShortIsNoError: the next leader reconciles the key again.
+func TestAReconcileThatAStopCutsShortIsNoError(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := metrics.New()
+		sites := w.client("Site", "sites")
+		begun := make(chan struct{})
+		c, err := controller.New("sites", sites, controller.ReconcilerFunc(
+			func(ctx context.Context, _ controller.Request) (controller.Result, error) {
+				close(begun)
+				<-ctx.Done()
+				return controller.Result{}, controller.TerminalError(ctx.Err())
+			}), m.Controller(), controller.WithGracePeriod(time.Second))
+		w.must(err)
+		stop := w.run(c)
+		w.create(sites, "home")
+		<-begun
+		var shown scraped
+		ended := make(chan struct{})
+		go func() { defer close(ended); stop() }()
+		natstest.Eventually(w, "it has ended", func() bool {
+			shown = scrape(t, m.Handler())
+			return shown.has(`controller_runtime_reconcile_total{controller="sites",result="requeue"} 1`)
+		})
+		shown.want(t,
+			`controller_runtime_reconcile_total{controller="sites",result="error"} 0`,
+			`controller_runtime_reconcile_errors_total{controller="sites"} 0`,
+			`controller_runtime_terminal_reconcile_errors_total{controller="sites"} 0`)
+		<-ended
+	})
+}
+
 // TestAnotherStreamIsCountedOnce, though the next controller of the name shares the cache that noticed it.
 func TestAnotherStreamIsCountedOnce(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

@@ -116,7 +116,9 @@ func (t *Tracer) End(ctx context.Context, e controller.Ending) {
 	if e.RequeueAfter > 0 {
 		span.SetAttributes(attrRequeue.Float64(e.RequeueAfter.Seconds()))
 	}
-	if e.Err != nil && e.Waits {
+	if e.CutShort {
+		span.AddEvent("cut short", trace.WithAttributes(attribute.String("message", text(e.Err))))
+	} else if e.Err != nil && e.Waits {
 		span.AddEvent("waits", trace.WithAttributes(attribute.String("message", text(e.Err))))
 	} else if e.Err != nil {
 		failed(span, e.Err)
@@ -125,6 +127,8 @@ func (t *Tracer) End(ctx context.Context, e controller.Ending) {
 
 func outcomeOf(e controller.Ending) string {
 	switch {
+	case e.CutShort:
+		return "cut short"
 	case e.Waits:
 		return "waits"
 	case e.Panicked:

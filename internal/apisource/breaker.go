@@ -265,7 +265,7 @@ func (b *breaker) resume(key string) {
 func (b *breaker) Wait(it queue.Item, err error) {
 	b.source.keys.change(it.Key, func(state *keyState) {
 		if state.waiting != nil {
-			it.Ops = operation.Union(state.waiting.Ops, it.Ops)
+			it.Ops, it.Prio = operation.Union(state.waiting.Ops, it.Ops), max(state.waiting.Prio, it.Prio)
 		}
 		state.waiting = &it
 	})

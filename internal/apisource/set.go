@@ -79,7 +79,7 @@ func (s *Set) EndTerm() {
 func (s *Set) Take(it queue.Item) queue.Item {
 	for _, each := range s.sources {
 		if waited, ok := each.takeWaiting(it.Key); ok {
-			it.Ops = operation.Union(waited.Ops, it.Ops)
+			it.Ops, it.Prio = operation.Union(waited.Ops, it.Ops), max(waited.Prio, it.Prio)
 		}
 	}
 	return it

@@ -81,6 +81,9 @@ type Ending struct {
 	Panicked, Terminal bool
 	// Waits tells that Err is no failure: the key waits for an API that is away or busy, and then comes again.
 	Waits bool
+	// CutShort tells that Err is no failure: the reconcile's context had ended, because of a stop whose grace period
+	// was over or because the lease was lost. Who leads next reconciles the key again.
+	CutShort bool
 	// RequeueAfter is when the key is due again though nothing failed; 0 if it is not.
 	RequeueAfter time.Duration
 }

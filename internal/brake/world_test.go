@@ -57,6 +57,7 @@ type world struct {
 	refused   []string // requests for a release, as told
 	onTell    func(brake.State)
 	onCompare func() // when somebody asks for the revisions of the documents
+	onWeigh   func() // when the brake asks what suspects own, just before it decides about them
 
 	board *health.Board
 
@@ -159,6 +160,9 @@ func (w *world) marked(_ context.Context, key string) (bool, error) {
 }
 
 func (w *world) ownedBy(primaries sets.Set[string]) map[string]int {
+	if f := w.onWeigh; f != nil {
+		f()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	owned := maps.Clone(w.objects)

@@ -35,8 +35,8 @@ type Counts struct {
 func (c *Counts) Reconciled(a *lifecycle.Attempt) {
 	c.Reconciles.Add(1)
 	c.ReconcileNanos.Add(int64(a.Took))
-	if a.Err == nil || a.Waits != nil {
-		return // that an API is away, or busy, is not the key's failure
+	if a.Err == nil || a.Waits != nil || a.CutShort {
+		return // that an API is away, or busy, or that the term was over, is not the key's failure
 	}
 	c.Failures.Add(1)
 	if lifecycle.IsTerminal(a.Err) {

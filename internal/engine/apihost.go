@@ -5,7 +5,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -40,8 +39,7 @@ func (h apiHost) Resume(it queue.Item) { h.resume(it) }
 
 // RetryAfter implements apisource.Host.
 func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
-	ops := operation.Union(it.Ops, operation.Of(operation.Retry))
-	h.queue.AddAfter(it.Key, ops, queue.Background, after, queue.RetryDelay)
+	h.retryAfter(it, it.Ops, after)
 }
 
 // Resume makes a primary due whose attempt has failed: the reason may be gone.

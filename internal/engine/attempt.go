@@ -70,7 +70,7 @@ func (e *Engine) Call(
 		observed.End(&attempts.Ending{
 			Key: it.Key, Operations: operations, Attempt: a.Number, Took: a.Took, Err: a.Err, Panicked: panicked,
 			Terminal: a.Err != nil && a.Waits == nil && lifecycle.IsTerminal(a.Err),
-			Waits:    a.Waits != nil, RequeueAfter: a.Requeue,
+			Waits:    a.Waits != nil, CutShort: a.CutShort, RequeueAfter: a.Requeue,
 		})
 	}
 	e.running.Keep(run, a.Took) // an observer that does not return is a reconcile that is stuck
@@ -85,6 +85,7 @@ func (e *Engine) conclude(
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		a.Err = lifecycle.TooLate(a.Err, context.Cause(t.Ctx))
 	}
+	a.CutShort = lifecycle.CutShort(t, a.Err)
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
 	a.Waits = e.WaiterFor(key, a.Err)
 	e.noteRun(key, trail, a)

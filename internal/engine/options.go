@@ -96,6 +96,7 @@ type Report struct {
 	Duration   time.Duration
 	Err        error
 	NextDue    time.Time // zero if only an event makes the key due
+	CutShort   bool      // the error is no failure: the term was over
 }
 
 // Causes of a reconcile's context ending.

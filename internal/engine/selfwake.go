@@ -61,7 +61,7 @@ func (e *Engine) noteRun(key string, trail *loops.Trail, a *lifecycle.Attempt) {
 	}
 	switch {
 	case trail != nil:
-		// One that failed for good is parked, and not due again by itself.
+		// One that failed for good is parked: its own writes wake it ever more rarely.
 		if !trail.End(time.Now(), a.Wrote, short, a.Err != nil) || lifecycle.IsTerminal(a.Err) {
 			e.suspects.Calm(key)
 			e.keys.Amend(key, func(s *keytable.State) { s.Loop, s.Looping = nil, false })

@@ -24,13 +24,13 @@ import (
 func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	switch o.Verdict {
 	case lifecycle.GivenBack:
-		e.queue.GiveBack(it)
+		e.settleGivenBack(it, o)
 	case lifecycle.LookAgain:
-		e.queue.AddAfter(it.Key, o.Ops, o.Prio, o.After, queue.RetryDelay)
+		e.queue.GiveBackFor(queue.Item{Key: it.Key, Ops: o.Ops, Prio: o.Prio}, o.After)
 	case lifecycle.Succeeded:
 		e.settleSuccess(it, o)
 	case lifecycle.Anchored:
-		e.queue.AddAfter(it.Key, it.Ops, queue.Secondary, 0, queue.RetryDelay)
+		e.queue.GoAhead(it)
 	case lifecycle.Waiting:
 		kind, away := o.Attempt.Waits.Awaits()
 		e.keys.NoteAwaits(it.Key, kind, away)
@@ -89,6 +89,13 @@ func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lif
 	})
 }
 
+func (e *Engine) settleGivenBack(it queue.Item, o *lifecycle.Outcome) {
+	e.queue.GiveBack(it)
+	if o.Attempt.Number > 0 {
+		e.APIs.Attempted(it.Key, false)
+	}
+}
+
 func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Succeeded(o.Attempt.Pending != "") })
 	e.APIs.Attempted(it.Key, true)
@@ -120,13 +127,15 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		e.teller().Teardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
-	e.retryAfter(it.Key, o.Ops, delay)
+	e.retryAfter(it, o.Ops, delay)
 	e.APIs.Attempted(it.Key, false)
 }
 
-func (e *Engine) retryAfter(key string, ops operation.Operations, delay time.Duration) {
+// retryAfter keeps the priority of what made the key due: what a user has just changed does not wait behind a backlog
+// because its first attempt failed.
+func (e *Engine) retryAfter(it queue.Item, ops operation.Operations, delay time.Duration) {
 	ops = operation.Union(ops, operation.Of(operation.Retry))
-	e.queue.AddAfter(key, ops, queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, ops, it.Prio, delay, queue.RetryDelay)
 }
 
 // chosenDelay asks the user's error policy.
@@ -150,6 +159,8 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	parked.Since = time.Now()
 	_, message := failures.Reason(o.Attempt.Err)
 	e.keys.Change(it.Key, func(s *keytable.State) {
+		s.Terminals++
+		parked.RestsUntil = parked.Since.Add(e.backoff.Delay(s.Terminals))
 		s.Parked, s.Failures = &parked, 0
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 	})
@@ -161,7 +172,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // settleDocumentReturned looks again soon: the event that says so may be here already, and this covers a cache that
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
-	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.CleanUp, s.Owed = 0, nil, false })
+	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.Terminals, s.CleanUp, s.Owed = 0, 0, nil, false })
 	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)
@@ -188,7 +199,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 		telling.Repeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
-	e.queue.AddAfter(it.Key, o.Ops, queue.Background, delay, queue.RetryDelay)
+	e.queue.AddAfter(it.Key, o.Ops, it.Prio, delay, queue.RetryDelay)
 }
 
 // settleRefusal makes the key due again, unless the retry of an attempt that failed does.
@@ -208,7 +219,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	delay := e.backoff.Delay(refusals)
 	telling.Repeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
 		"key", it.Key, "after", delay)
-	e.retryAfter(it.Key, o.Ops, delay)
+	e.retryAfter(it, o.Ops, delay)
 }
 
 // forget forgets what this process remembers of a key that is gone. A delay that the user asked for stays.
@@ -235,7 +246,7 @@ func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) 
 		e.callback(t.Ctx, "WithOnResult", func() {
 			f(Report{
 				Key: it.Key, Operations: a.Operations,
-				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue,
+				Attempt: a.Number, Duration: a.Took, Err: a.Err, NextDue: a.NextDue, CutShort: a.CutShort,
 			})
 		})
 	}

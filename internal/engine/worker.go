@@ -52,8 +52,7 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 	if instead := e.life.Present(t, it, v); instead != nil {
 		return *instead
 	}
-	switch {
-	case v.Presence == source.Invalid:
+	if v.Presence == source.Invalid {
 		rest, first := e.reports.Look(it.Key)
 		if rest > 0 { // of many invalid revisions in a row the record has the first, and then the last of each second
 			return lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: rest}
@@ -63,8 +62,9 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 			e.events.Of(it.Key, v, telling.EventWarning, entity.ReasonInvalid, why)
 		}
 		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, why)
-	case e.keys.StaysParked(it.Key, v, it.Ops):
-		return lifecycle.Outcome{}
+	}
+	if parked := lifecycle.StaysParked(&e.keys, it, v); parked != nil {
+		return *parked
 	}
 	return e.handlePresent(t, it, v)
 }
@@ -79,7 +79,7 @@ func (e *Engine) handlePresent(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	if instead != nil {
 		return *instead
 	}
-	o := lifecycle.OutcomeOf(it, v, a)
+	o := lifecycle.OutcomeOf(t, it, v, a)
 	if a.Err != nil && t.Ctx.Err() != nil {
 		return o // the term is over, and with it the reconcile's context: the error says nothing about the primary
 	}

@@ -29,6 +29,9 @@ var (
 // controller.
 func TestOfSeveralThingsTheStateIsTheOneThatDecides(t *testing.T) {
 	parked := keytable.State{Parked: &keytable.Parked{Presence: source.Present, Object: present.Object}}
+	resting := keytable.State{Parked: &keytable.Parked{
+		Presence: source.Present, Object: present.Object, RestsUntil: time.Now().Add(time.Hour),
+	}}
 	invalid := source.View{Presence: source.Invalid, Refused: 6, Object: present.Object}
 	for name, c := range map[string]struct {
 		facts facts
@@ -46,6 +49,8 @@ func TestOfSeveralThingsTheStateIsTheOneThatDecides(t *testing.T) {
 		"its record is garbled":   {facts{lead: leading, view: present, unreadable: true}, Unreadable},
 		"only its record is left": {facts{lead: leading, unreadable: true}, Unreadable},
 		"parked, and a resync":    {facts{lead: leading, view: present, keys: parked, queue: queue.Known{Due: operation.Of(operation.Resync)}}, Parked},
+		"parked, and an event":    {facts{lead: leading, view: present, keys: parked, queue: queue.Known{Due: operation.Of(operation.Secondary)}}, Ready},
+		"parked, too soon":        {facts{lead: leading, view: present, keys: resting, queue: queue.Known{Due: operation.Of(operation.Secondary)}}, Parked},
 		"parked, and by hand":     {facts{lead: leading, view: present, keys: parked, queue: queue.Known{Due: operation.Of(operation.Manual)}}, Ready},
 		"parked at another":       {facts{lead: leading, view: source.View{Presence: source.Present, Object: &metav1.ObjectMeta{}}, keys: parked}, Unreconciled},
 		"failed, and due":         {facts{lead: leading, view: present, keys: fails, queue: queue.Known{Due: put}}, Ready},

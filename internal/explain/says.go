@@ -13,7 +13,7 @@ var wokenBy = map[State]string{
 	Name:       "the name that it wants being free, a change of the document, Enqueue",
 	Requeue:    "a change of the document or of what it owns or watches, Enqueue",
 	Looping:    "a change that somebody else makes",
-	Parked:     "a new revision of the document, its delete, Enqueue with Manual, Put, Delete or Purge, a restart",
+	Parked:     "a change of the document or of what it owns or watches, Enqueue but for Resync or Retry, a restart",
 	Invalid:    "a revision that decodes, the delete of the document",
 	Suspended:  "a revision without the annotation nagi/suspend, the delete of the document",
 	Held:       "a release of the brake, the document being back",
@@ -58,9 +58,17 @@ func (e *Explanation) first() string {
 	case Held:
 		return "Its delete was not seen, and the brake holds it until a release, or until the document is back."
 	case Parked:
-		return fmt.Sprintf("The reconcile of %s failed for good: %s.", revision(e.ParkedRevision), e.Error)
+		return e.parked()
 	}
 	return e.waits()
+}
+
+func (e *Explanation) parked() string {
+	says := fmt.Sprintf("The reconcile of %s failed for good: %s.", revision(e.ParkedRevision), e.Error)
+	if !e.DueAt.IsZero() {
+		says += fmt.Sprintf(" Something has happened since (%s), and it is tried again at %s.", e.Reasons, at(e.DueAt))
+	}
+	return says
 }
 
 func (e *Explanation) waits() string {

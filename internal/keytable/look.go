@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/batched"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Fails notes an error in words.
@@ -14,11 +12,6 @@ func (s *State) Fails(message string, awaitsName bool) {
 		s.Trouble.Since = time.Now()
 	}
 	s.Trouble.Error, s.Trouble.AwaitsName = message, awaitsName
-}
-
-// WouldStayParked is StaysParked of the Table, and changes nothing.
-func (s *State) WouldStayParked(v source.View, ops operation.Operations) bool {
-	return s.Parked != nil && s.Parked.isAt(v) && !ops.WakesParked()
 }
 
 // AwaitsWrites is since when the key waits until the caches show what its last reconcile wrote; zero: it does not.

@@ -34,7 +34,7 @@ func (k *Table) Watch(key string) {
 
 // Rest forgets the failures and the Loop of a key that is not reconciled for now.
 func (k *Table) Rest(key string) {
-	k.Amend(key, func(s *State) { s.Failures, s.told, s.Loop, s.Looping = 0, nil, nil, false })
+	k.Amend(key, func(s *State) { s.Failures, s.Terminals, s.told, s.Loop, s.Looping = 0, 0, nil, nil, false })
 }
 
 // Looping returns how many keys wake themselves.

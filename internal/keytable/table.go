@@ -15,10 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/loops"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
-	"github.com/nagi-runtime/nagi/internal/source"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // State is what is unusual about one key. The zero State says that nothing is.
@@ -31,8 +28,10 @@ type State struct {
 	Told failures.Told
 	// Trouble is the last error, while any of the counts above is not 0, and while the key is parked.
 	Trouble Trouble
-	// Parked is set after a terminal error, until the primary changes.
-	Parked *Parked
+	// Parked is set after a terminal error, until something wakes the key. Terminals counts the terminal errors since
+	// the last success and the last change of the primary: the pause of Parked grows with it.
+	Parked    *Parked
+	Terminals int
 	// Awaits is what the key waits for without having failed, from when it began to until it is handed out.
 	Awaits Awaits
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
@@ -64,16 +63,6 @@ type State struct {
 	writes       *ownwrites.Log
 	awaitsWrites time.Time
 }
-
-// Parked is the state of the primary whose reconcile failed for good. Any other state deserves another attempt. It
-// holds the object and not the revision: in a stream that was recreated another document may have the same revision.
-type Parked struct {
-	Presence source.Presence
-	Object   metav1.Object
-	Since    time.Time
-}
-
-func (p *Parked) isAt(v source.View) bool { return p.Presence == v.Presence && p.Object == v.Object }
 
 // Trouble is an error in words that may be shown to everybody who may ask about the key.
 type Trouble struct {
@@ -155,7 +144,7 @@ func (k *Table) Forget(key string) { k.Amend(key, func(s *State) { *s = State{} 
 
 // ResetFailures forgets the failed attempts of a key: one succeeded, or the primary changed.
 func (k *Table) ResetFailures(key string) {
-	k.Amend(key, func(s *State) { s.Failures, s.told = 0, nil })
+	k.Amend(key, func(s *State) { s.Failures, s.Terminals, s.told = 0, 0, nil })
 }
 
 func (k *Table) applyLocked(key string, s *State, f func(*State)) {
@@ -233,20 +222,6 @@ func (k *Table) Where(f func(*State) bool) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// StaysParked reports whether a parked key must not be tried now. If its primary changed, or ops ask for an attempt,
-// the key is parked no longer. One worker at a time asks about a key.
-func (k *Table) StaysParked(key string, v source.View, ops operation.Operations) bool {
-	parked := k.Of(key).Parked
-	if parked == nil {
-		return false
-	}
-	if parked.isAt(v) && !ops.WakesParked() {
-		return true
-	}
-	k.Amend(key, func(s *State) { s.Parked = nil })
-	return false
 }
 
 // NoteNewlyDecodable notes that the next event of a key is the first since its document decodes again.

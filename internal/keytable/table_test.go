@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -155,8 +156,8 @@ func TestCountsAgreeWithTheStates(t *testing.T) {
 	}
 }
 
-// TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor.
-func TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor(t *testing.T) {
+// TestAKeyStaysParkedUntilSomethingHappens: time alone is nothing that happens.
+func TestAKeyStaysParkedUntilSomethingHappens(t *testing.T) {
 	t.Parallel()
 	object := &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"}
 	same := source.View{Presence: source.Present, Revision: 7, Object: object}
@@ -164,35 +165,52 @@ func TestAKeyStaysParkedUntilItsPrimaryChangesOrItIsAskedFor(t *testing.T) {
 	other.Object = &metav1.ObjectMeta{Name: "a", ResourceVersion: "7"} // of a stream that was recreated
 	absent := source.View{Presence: source.Absent, Revision: 7, Object: object}
 	for _, test := range []struct {
-		what string
-		view source.View
-		ops  operation.Operations
-		want bool
+		what  string
+		view  source.View
+		ops   operation.Operations
+		stays bool // parked, whenever it is asked for
+		rests bool // parked, until the pause after the failure is over
 	}{
-		{"no operation", same, 0, true},
-		{"a put of the state that failed", same, operation.Of(operation.Put), true},
-		{"a change of a secondary", same, operation.Of(operation.Secondary), true},
-		{"a resync", same, operation.Of(operation.Resync), true},
-		{"a retry", same, operation.Of(operation.Retry), true},
-		{"a resync by hand", same, operation.Of(operation.Resync) | operation.ByHand, true},
-		{"a manual operation", same, operation.Of(operation.Manual), false},
-		{"a put by hand", same, operation.Of(operation.Put) | operation.ByHand, false},
-		{"a delete by hand", same, operation.Of(operation.Delete) | operation.ByHand, false},
-		{"another object", other, operation.Of(operation.Secondary), false},
-		{"its absence", absent, operation.Of(operation.Secondary), false},
+		{"no operation", same, 0, true, true},
+		{"a put of the state that failed", same, operation.Of(operation.Put), true, true},
+		{"a resync", same, operation.Of(operation.Resync), true, true},
+		{"a retry", same, operation.Of(operation.Retry), true, true},
+		{"a requeue", same, operation.Of(operation.Requeue), true, true},
+		{"a resync by hand", same, operation.Of(operation.Resync) | operation.ByHand, true, true},
+		{"a change of a secondary", same, operation.Of(operation.Secondary), false, true},
+		{"a change of a tertiary", same, operation.Of(operation.Tertiary), false, true},
+		{"drift behind an API", same, operation.Of(operation.External), false, true},
+		{"a handler of secondaries", same, operation.Of(operation.Secondary) | operation.ByHand, false, true},
+		{"a manual operation", same, operation.Of(operation.Manual), false, false},
+		{"a put by hand", same, operation.Of(operation.Put) | operation.ByHand, false, false},
+		{"a delete by hand", same, operation.Of(operation.Delete) | operation.ByHand, false, false},
+		{"another object", other, operation.Of(operation.Resync), false, false},
+		{"its absence", absent, operation.Of(operation.Resync), false, false},
 	} {
-		var keys Table
-		if keys.StaysParked("a", test.view, test.ops) {
-			t.Error("a key is parked that never was")
-		}
-		keys.Change("a", func(s *State) { s.Parked = &Parked{Presence: same.Presence, Object: same.Object} })
-		for range 2 { // what woke once is not parked again
-			if got := keys.StaysParked("a", test.view, test.ops); got != test.want {
-				t.Errorf("with %s it stays parked: %v, want %v", test.what, got, test.want)
+		for _, pause := range []time.Duration{0, time.Hour} {
+			var keys Table
+			if stays, _ := keys.StaysParked("a", test.view, test.ops); stays {
+				t.Error("a key is parked that never was")
 			}
-		}
-		if _, parked, _ := keys.Counts(); parked == 1 != test.want || keys.Len() == 1 != test.want {
-			t.Errorf("with %s %d keys are parked, and %d are held", test.what, parked, keys.Len())
+			keys.Change("a", func(s *State) {
+				s.Parked = &Parked{Presence: same.Presence, Object: same.Object, RestsUntil: time.Now().Add(pause)}
+			})
+			want := test.stays || pause > 0 && test.rests
+			for range 2 { // what woke once is not parked again
+				state := keys.Of("a")
+				if would := state.WouldStayParked(test.view, test.ops); would != want {
+					t.Errorf("with %s, %v after the failure, it would stay parked: %v, want %v",
+						test.what, pause, would, want)
+				}
+				stays, again := keys.StaysParked("a", test.view, test.ops)
+				if stays != want || (again > 0) != (want && !test.stays) || again > pause {
+					t.Errorf("with %s, %v after the failure, it stays parked: %v, for %v; want %v",
+						test.what, pause, stays, again, want)
+				}
+			}
+			if _, parked, _ := keys.Counts(); parked == 1 != want || keys.Len() == 1 != want {
+				t.Errorf("with %s %d keys are parked, and %d are held", test.what, parked, keys.Len())
+			}
 		}
 	}
 }

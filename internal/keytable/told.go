@@ -29,6 +29,7 @@ func (k *Table) HasTold(key string) bool { return k.Of(key).told != nil }
 func (s *State) Succeeded(pending bool) {
 	s.Unanswered, s.Parked, s.told = nil, nil, nil
 	if !pending {
-		s.Failures = 0 // what goes on behind an API may fail yet, and the next try then comes later
+		// What goes on behind an API may fail yet, and the next try then comes later.
+		s.Failures, s.Terminals = 0, 0
 	}
 }

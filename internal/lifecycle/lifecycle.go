@@ -73,14 +73,14 @@ func (u Unrecorded) WriteOutcome(*Term, queue.Item, source.View, *entity.Record,
 
 // Absent implements Lifecycle.
 func (u Unrecorded) Absent(t *Term, it queue.Item) Outcome {
-	if u.Keys.StaysParked(it.Key, source.View{}, it.Ops) {
-		return Outcome{}
+	if parked := StaysParked(u.Keys, it, source.View{}); parked != nil {
+		return *parked
 	}
 	a, instead := u.Caller.Call(t, it, false)
 	if instead != nil {
 		return *instead
 	}
-	o := OutcomeOf(it, source.View{}, a)
+	o := OutcomeOf(t, it, source.View{}, a)
 	if o.Verdict == Succeeded && o.After <= 0 {
 		o.Verdict = NothingOwed
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -22,12 +23,12 @@ type Verdict uint8
 
 const (
 	Nothing          Verdict = iota // nothing to do until something happens
-	GivenBack                       // it came to nothing: due again at once, for the same reasons
+	GivenBack                       // it came to nothing, or the term was over: due again for the same reasons
 	LookAgain                       // due again after a while, for the reasons in ops; no failure
 	Succeeded                       // the attempt, or a step of the teardown; due again if after is set
 	Waiting                         // for an API, which makes it due again; no failure
 	Failed                          // the attempt, or a step of the teardown where no attempt was made
-	Terminal                        // parked until the primary changes
+	Terminal                        // parked until something happens: time alone does not wake the key
 	NotReconciled                   // the primary exists and is not to be reconciled, or its delete is held back
 	DocumentReturned                // the document exists again, so the teardown ended early
 	NothingOwed                     // the primary is gone: everything is forgotten
@@ -86,6 +87,7 @@ type Attempt struct {
 	Pending    string               // what a helper waits for; the key is not reconciled yet
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
+	CutShort   bool                 // the error is no failure: the term was over
 	Under      context.Context      // of what follows from it, within its term; nil if nobody observes reconciles
 }
 
@@ -102,14 +104,24 @@ func (a *Attempt) under(t *Term) context.Context {
 	return a.Under
 }
 
+// CutShort reports whether an error came because the term was over: its context had ended. Such an error says nothing
+// about the primary, unless it is a panic.
+func CutShort(t *Term, err error) bool {
+	_, panicked := err.(*guard.Panic)
+	return err != nil && t.Ctx.Err() != nil && !panicked
+}
+
 // OutcomeOf is the outcome of an attempt, as its error or its absence says. v is the primary as it was reconciled.
-func OutcomeOf(it queue.Item, v source.View, a Attempt) Outcome {
+func OutcomeOf(t *Term, it queue.Item, v source.View, a Attempt) Outcome {
+	a.CutShort = a.CutShort || CutShort(t, a.Err)
 	o := Outcome{Attempt: a, Ops: it.Ops}
 	switch {
 	case a.Err == nil:
 		o.Verdict, o.After, o.Ops = Succeeded, a.Requeue, 0
 	case a.Waits != nil:
 		o.Verdict = Waiting
+	case a.CutShort:
+		o.Verdict = GivenBack
 	case IsTerminal(a.Err):
 		o.Verdict, o.Parked = Terminal, keytable.Parked{Presence: v.Presence, Object: v.Object}
 		if v.Object != nil {

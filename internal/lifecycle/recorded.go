@@ -86,7 +86,7 @@ func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.R
 		return cached, nil
 	}
 	anchor, err := r.Anchors.For(t.Ctx, cached, v, r.Primary.StreamID())
-	if err == nil && it.Prio == queue.Background {
+	if err == nil && it.Prio == queue.Background && !it.Ahead {
 		return nil, &Outcome{Write: r.anchorAhead(t, it, anchor)}
 	}
 	if err == nil {

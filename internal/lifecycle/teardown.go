@@ -66,7 +66,10 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 		r.Brake.ForgetDelete(it.Key)
 		return Outcome{Verdict: NothingOwed}
 	}
-	if r.Keys.StaysParked(it.Key, source.View{}, it.Ops) || !owed && r.Brake.HoldsOrphans(it.Key) {
+	if parked := StaysParked(r.Keys, it, source.View{}); parked != nil {
+		return *parked
+	}
+	if !owed && r.Brake.HoldsOrphans(it.Key) {
 		return Outcome{}
 	}
 	if owed {
@@ -225,7 +228,7 @@ func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where stri
 		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
 		return Outcome{Verdict: DocumentReturned, Attempt: a}
 	}
-	o := OutcomeOf(it, source.View{}, a)
+	o := OutcomeOf(t, it, source.View{}, a)
 	o.Where = where
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil && o.Verdict == Terminal {
 		o.Subject = seen.Object

@@ -3,6 +3,10 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 type terminalError struct{ err error }
@@ -22,6 +26,18 @@ func TerminalError(err error) error {
 func IsTerminal(err error) bool {
 	_, is := errors.AsType[*terminalError](err)
 	return is
+}
+
+// StaysParked is what a hand-out of a parked key comes to; nil if it is not parked, or is woken now. v is the primary
+// as it is.
+func StaysParked(keys *keytable.Table, it queue.Item, v source.View) *Outcome {
+	switch stays, again := keys.StaysParked(it.Key, v, it.Ops); {
+	case !stays:
+		return nil
+	case again > 0:
+		return &Outcome{Verdict: LookAgain, Ops: it.Ops, Prio: it.Prio, After: again}
+	}
+	return &Outcome{}
 }
 
 // TooLate is a terminal error that came after the term had ended, because of cause. It is not terminal: it says nothing

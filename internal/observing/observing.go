@@ -84,7 +84,7 @@ func (o *Observer) Changed(key string, passes func() bool) {
 func (o *Observer) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
 	o.Hashes.Note(key, false)
 	o.Keys.Change(key, func(s *keytable.State) {
-		s.NewlyDecodable, s.DeletedAnchor, s.Failures = false, nil, 0
+		s.NewlyDecodable, s.DeletedAnchor, s.Failures, s.Terminals = false, nil, 0, 0
 		s.Deleted = &keytable.ObservedDelete{
 			Object: last, Evidenced: deletion.Evidenced,
 			Expired: deletion.Reason == natsinformer.ExpiryMarker && !deletion.Evidenced,

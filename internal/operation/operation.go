@@ -69,6 +69,7 @@ const (
 
 	public   Operations = 1<<len(operationNames) - 1
 	document            = 1<<Put | 1<<Delete | 1<<Purge
+	events              = 1<<Secondary | 1<<Tertiary | 1<<External
 
 	// Delayed are the reasons that name a delay which has passed. An event that comes first drops them.
 	Delayed = 1<<Retry | 1<<Requeue
@@ -138,7 +139,11 @@ func Union(older, newer Operations) Operations {
 // AskedFor reports whether somebody enqueued the key by hand: it runs even if nothing is owed.
 func (o Operations) AskedFor() bool { return o&ByHand != 0 || o.Has(Manual) }
 
-// WakesParked reports whether the operations ask to try a parked key again although it has not changed.
+// WakesParked reports whether the operations ask to try a parked key again at once although it has not changed.
 func (o Operations) WakesParked() bool {
 	return o.Has(Manual) || o&ByHand != 0 && o&document != 0
 }
+
+// StirsParked reports whether something that a parked key owns or reads has changed: it is tried again, but not sooner
+// than its pause allows. Time alone (Retry, Requeue, Resync) does not stir it.
+func (o Operations) StirsParked() bool { return o&events != 0 }

@@ -6,9 +6,35 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
-// due makes the key's next run due: with ops, and with what a delay of it held.
-func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration) {
+// later makes the key's next run due after d: a retry, a requeue, or, again, what a hand-out gives back.
+func (q *Queue) later(
+	e *entry, ops operation.Operations, prio Priority, now, d time.Duration, kind DelayKind, again bool,
+) {
+	switch {
+	case e.ops != 0:
+		e.ops = operation.Union(ops&^operation.Delayed, e.ops)
+		q.raise(e, prio)
+	case e.wait != nil && e.wait.kind == quietDelay:
+		e.wait.ops = operation.Union(ops&^operation.Delayed, e.wait.ops)
+		e.wait.prio = max(e.wait.prio, prio)
+	case d <= 0:
+		if e.wait != nil {
+			ops, prio, again = operation.Union(e.wait.ops, ops), max(e.wait.prio, prio), again && e.wait.again
+			q.cancelWait(e)
+		}
+		q.due(e, ops, prio, now, again)
+	default:
+		first := e.wait == nil
+		e.wait = q.delay(e, e.wait, ops, prio, now, d, kind)
+		e.wait.again = again && (first || e.wait.again)
+	}
+}
+
+// due makes the key's next run due: with ops, and with what a delay of it held. again says that it was due already, for
+// the same reasons.
+func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.Duration, again bool) {
 	if e.wait != nil {
+		again = again && e.wait.again
 		held := e.wait.ops
 		if e.wait.kind != quietDelay {
 			held &^= operation.Delayed
@@ -25,7 +51,9 @@ func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.
 		return
 	}
 	e.ops, e.prio, e.readyAt = ops, prio, now
-	q.adds++
+	if !again {
+		q.adds++
+	}
 	if e.running {
 		q.rerun++ // Done makes it ready
 		return
@@ -60,6 +88,7 @@ func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time
 		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}
 	case t.kind != quietDelay:
 		e.added = now
+		t.again = false
 		t.ops, t.prio, t.kind = operation.Union(t.ops&^operation.Delayed, ops), max(t.prio, prio), quietDelay
 	default:
 		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
@@ -126,5 +155,5 @@ func (q *Queue) expire(t *timer, now time.Duration) {
 		e.wait = nil
 	case quietDelay: // due takes it off, and knows since when it was held
 	}
-	q.due(e, t.ops, t.prio, now)
+	q.due(e, t.ops, t.prio, now, t.again)
 }

@@ -14,6 +14,7 @@ type entry struct {
 	prio    Priority
 	placed  Priority // the priority under which it stands in order
 	running bool
+	ahead   bool // it goes before the backlog whatever its priority
 
 	added   time.Duration // first reason of the next run
 	readyAt time.Duration

@@ -4,7 +4,7 @@ package queue
 type Priority uint8
 
 const (
-	Background Priority = iota // the initial list, resync, retries
+	Background Priority = iota // the initial list, resync, requeues
 	Secondary                  // live changes of what a primary owns or reads
 	Live                       // live changes of primaries, and requests by hand
 	Priorities                 // how many there are
@@ -34,19 +34,28 @@ func newOrder() *order {
 
 // push adds a key that became ready, behind those of its priority.
 func (o *order) push(e *entry) {
-	e.placed = e.prio
+	e.placed = e.place()
 	o.byPriority[e.placed].pushBack(e)
 	o.byAge.pushBack(e)
+}
+
+// place is the priority under which a key stands in order.
+func (e *entry) place() Priority {
+	if e.ahead {
+		return max(e.prio, Secondary)
+	}
+	return e.prio
 }
 
 // move moves a ready key whose priority was raised behind those of its new
 // priority. Its age stays.
 func (o *order) move(e *entry) {
-	if e.placed == e.prio {
+	place := e.place()
+	if e.placed == place {
 		return
 	}
 	o.byPriority[e.placed].remove(e)
-	e.placed = e.prio
+	e.placed = place
 	o.byPriority[e.placed].pushBack(e)
 }
 

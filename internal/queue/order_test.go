@@ -3,10 +3,13 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 func TestReadyKeysGoByPriorityThenFirstComeFirstServed(t *testing.T) {
@@ -163,4 +166,34 @@ func TestHotKeyDoesNotSlowOthers(t *testing.T) {
 		hot.Wait()
 		q.ShutDown()
 	})
+}
+
+// TestAKeyThatGoesAheadKeepsItsPriority: it goes before the backlog, once, and after what is live.
+func TestAKeyThatGoesAheadKeepsItsPriority(t *testing.T) {
+	q := New(Options{})
+	defer q.ShutDown()
+	put := operation.Of(operation.Put)
+	for _, key := range []string{"a", "b", "c"} {
+		q.Add(key, put, Background)
+	}
+	it, _ := q.Get(t.Context())
+	if it.Ahead {
+		t.Error("a key goes ahead that was only added")
+	}
+	q.GoAhead(it)
+	q.Add("live", put, Live)
+	q.Done(it.Key)
+	var got []string
+	for range 2 {
+		it, _ = q.Get(t.Context())
+		got = append(got, it.Key)
+	}
+	if !slices.Equal(got, []string{"live", "a"}) || !it.Ahead || it.Prio != Background {
+		t.Errorf("handed out are %v, the last as %+v; want live, and then a, ahead, of the backlog", got, it)
+	}
+	q.GiveBack(it)
+	q.Done(it.Key)
+	if it, _ = q.Get(t.Context()); it.Key != "b" || it.Ahead {
+		t.Errorf("%+v is next, want b: what went ahead once is of the backlog again", it)
+	}
 }

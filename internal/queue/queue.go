@@ -39,7 +39,7 @@ type Queue struct {
 	timers  timers
 	netpoll *netpoll // nil: none
 
-	adds    uint64 // how often a key became due
+	adds    uint64 // how often something made a key due
 	delays  uint64 // how often a key was added with a delay
 	running int
 	rerun   int           // of those, how many are due again
@@ -59,6 +59,7 @@ type Item struct {
 	Ops   operation.Operations // not empty; with the internal bits
 	Prio  Priority             // the highest of what asked for it
 	Added time.Time            // when the first of them did
+	Ahead bool                 // it was due before the backlog whatever its priority: see GoAhead
 }
 
 // New returns a queue that works at once. ShutDown stops its timer.
@@ -92,7 +93,7 @@ func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
 		q.hold(e, ops, prio, now)
 		return
 	}
-	q.due(e, ops, prio, now)
+	q.due(e, ops, prio, now, false)
 }
 
 // AddAfter notes a reason that counts after d, never earlier; at once if d <= 0. Of two delays of a key the shorter
@@ -110,36 +111,45 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 	}
 	ops = ops.OrManual()
 	e := q.entry(key)
-	if kind == UserDelay {
-		if d <= 0 {
-			q.due(e, ops, prio, now)
-			return
-		}
-		e.user = q.delay(e, e.user, ops, prio, now, d, kind)
+	if kind != UserDelay {
+		q.later(e, ops, prio, now, d, kind, false)
 		return
 	}
-	switch {
-	case e.ops != 0:
-		e.ops = operation.Union(ops&^operation.Delayed, e.ops)
-		q.raise(e, prio)
-	case e.wait != nil && e.wait.kind == quietDelay:
-		e.wait.ops = operation.Union(ops&^operation.Delayed, e.wait.ops)
-		e.wait.prio = max(e.wait.prio, prio)
-	case d <= 0:
-		if e.wait != nil {
-			ops, prio = operation.Union(e.wait.ops, ops), max(e.wait.prio, prio)
-			q.cancelWait(e)
-		}
-		q.due(e, ops, prio, now)
-	default:
-		e.wait = q.delay(e, e.wait, ops, prio, now, d, kind)
+	if d <= 0 {
+		q.due(e, ops, prio, now, false)
+		return
 	}
+	e.user = q.delay(e, e.user, ops, prio, now, d, kind)
 }
 
 // GiveBack returns the reasons of a hand-out that came to nothing. Before Done the key is due again when Done is
 // called, else at once. Events since the hand-out are newer than its reasons, so a Put that is given back does not
-// undo a Delete; with Add it would.
-func (q *Queue) GiveBack(it Item) { q.AddAfter(it.Key, it.Ops, it.Prio, 0, RetryDelay) }
+// undo a Delete; with Add it would. Nothing new has made the key due, so it counts neither as an add nor as a delay.
+func (q *Queue) GiveBack(it Item) { q.GiveBackFor(it, 0) }
+
+// GiveBackFor is GiveBack of a key that is to be looked at again after d.
+func (q *Queue) GiveBackFor(it Item, d time.Duration) {
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.later(q.entry(it.Key), it.Ops.OrManual(), it.Prio, now, d, RetryDelay, true)
+	}
+}
+
+// GoAhead is GiveBack of a key that goes before the backlog from now on, because its hand-out has begun something that
+// the next one ends. Its priority, which a retry keeps, stays what it is. Call it before Done.
+func (q *Queue) GoAhead(it Item) {
+	now := q.now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	e := q.entry(it.Key)
+	e.ahead = true
+	q.later(e, it.Ops.OrManual(), it.Prio, now, 0, RetryDelay, true)
+}
 
 // Get blocks until a key is ready and hands it out; ok is false when ctx has ended or after ShutDown. Then nothing
 // more is handed out, whatever is ready: unlike client-go's queue, which drains. Each key must be given back with
@@ -151,8 +161,8 @@ func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 		return Item{}, false
 	}
 	e := q.pop()
-	next = Item{Key: e.key, Ops: e.ops, Prio: e.prio, Added: q.epoch.Add(e.added)}
-	e.ops = 0
+	next = Item{Key: e.key, Ops: e.ops, Prio: e.prio, Added: q.epoch.Add(e.added), Ahead: e.ahead}
+	e.ops, e.ahead = 0, false
 	e.running = true
 	q.running++
 	return next, true
@@ -213,7 +223,7 @@ func (q *Queue) CancelDue(key string) {
 	}
 	if e.ops != 0 && e.ops&operation.ByHand == 0 {
 		q.ready.remove(e)
-		e.ops = 0
+		e.ops, e.ahead = 0, false
 	}
 	q.release(e)
 }

@@ -30,6 +30,7 @@ type timer struct {
 	ops   operation.Operations
 	prio  Priority
 	kind  DelayKind
+	again bool // it holds what a hand-out gave back, and nothing else
 }
 
 // timers is a heap of delays with one runtime timer for all of them: no goroutine

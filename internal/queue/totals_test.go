@@ -33,4 +33,29 @@ func TestTotalsCountWhatBecameDueAndWhatWasDelayed(t *testing.T) {
 	want("a delay", 2, 1)
 	q.Add("b", put, Live)
 	want("an event ends it", 3, 1)
+	next := func() (it Item) {
+		it, _ = q.Get(context.Background())
+		return it
+	}
+	for range 2 { // a and b
+		it = next()
+		q.GiveBackFor(it, time.Hour)
+		q.Done(it.Key)
+	}
+	want("what is to be looked at again was due already", 3, 1)
+	q.Add(it.Key, put, Live)
+	want("an event makes it due", 4, 1)
+	it = next()
+	q.GoAhead(it)
+	q.Done(it.Key)
+	want("what goes ahead was due already", 4, 1)
+	it = next()
+	q.GiveBackFor(it, time.Nanosecond)
+	q.Done(it.Key)
+	it = next()
+	want("and what was looked at again", 4, 1)
+	q.AddAfter(it.Key, retry, Background, time.Nanosecond, RetryDelay)
+	q.Done(it.Key)
+	next()
+	want("a retry is added when its delay is over", 5, 2)
 }

@@ -37,6 +37,17 @@ func (m *Mappings) tell(key string, call *mapping) {
 	Tell(trail, call.events.Source, before, after)
 }
 
+// isNews reports whether the event says anything new of its object, as far as its source can tell. It cannot tell of
+// objects without a resourceVersion, as fake clientsets have them.
+func (call *mapping) isNews() bool {
+	told, ok := call.events.Source.(Caused)
+	if !ok || call.deleted || len(call.objects) != 2 || call.objects[1].GetResourceVersion() == "" {
+		return true
+	}
+	_, news := told.Cause(call.objects[0], call.objects[1])
+	return news
+}
+
 // Tell tells a trail of an event of a source.
 func Tell(trail *loops.Trail, source any, before, after metav1.Object) {
 	told, ok := source.(Caused)

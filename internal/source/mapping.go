@@ -235,8 +235,7 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 		}
 		if len(call.objects) == 1 && len(found) == 1 {
 			m.mended(call)
-			m.tell(found[0], call)
-			m.enqueue.Notice(found[0], operation.Of(s.Operation), call.prio)
+			m.notice(found[0], call)
 			return true
 		}
 		if keys == nil {
@@ -246,10 +245,19 @@ func (m *Mappings) call(ctx context.Context, call *mapping) (done bool) {
 	}
 	m.mended(call)
 	for key := range keys {
-		m.tell(key, call)
-		m.enqueue.Notice(key, operation.Of(s.Operation), call.prio)
+		m.notice(key, call)
 	}
 	return true
+}
+
+// notice makes a key due. What shows an object as it was is a resync: nothing has happened.
+func (m *Mappings) notice(key string, call *mapping) {
+	m.tell(key, call)
+	op, prio := call.events.Operation, call.prio
+	if !call.isNews() {
+		op, prio = operation.Resync, queue.Background
+	}
+	m.enqueue.Notice(key, operation.Of(op), prio)
 }
 
 // mended has the next failure of a mapper for the object logged again.

@@ -214,3 +214,40 @@ func TestObjectsThatWaitForAMapperAreBounded(t *testing.T) {
 	broken.Store(false)
 	<-all
 }
+
+// versioned is a source that tells by the resourceVersion whether an event is news.
+type versioned struct{ nameless }
+
+func (versioned) Cause(before, after metav1.Object) (c loops.Cause, news bool) {
+	return c, before == nil || after == nil || before.GetResourceVersion() != after.GetResourceVersion()
+}
+
+// TestAnEventThatShowsAnObjectAsItWasIsAResync, where its source can tell.
+func TestAnEventThatShowsAnObjectAsItWasIsAResync(t *testing.T) {
+	at := func(version string) metav1.Object { return &metav1.ObjectMeta{Name: "page", ResourceVersion: version} }
+	for _, test := range []struct {
+		what          string
+		source        fmt.Stringer
+		before, after metav1.Object
+		want          operation.Operation
+	}{
+		{"a change", versioned{}, at("1"), at("2"), operation.Tertiary},
+		{"an informer's resync", versioned{}, at("1"), at("1"), operation.Resync},
+		{"objects without versions", versioned{}, at(""), at(""), operation.Tertiary},
+		{"a source that cannot tell", nameless{}, at("1"), at("1"), operation.Tertiary},
+	} {
+		due := &noticed{}
+		s := &Events{Source: test.source, Operation: operation.Tertiary,
+			Mappings: NewMappings(due, time.Hour, time.Hour, func() {}, func() {}),
+			Keys:     func(context.Context, metav1.Object) ([]string, error) { return []string{"home"}, nil }}
+		s.Updated(t.Context(), test.before, test.after)
+		if ops := due.of("home"); ops != operation.Of(test.want) {
+			t.Errorf("%s makes the key due for %v, want %v", test.what, ops, test.want)
+		}
+		s.Created(t.Context(), test.after, false)
+		s.Deleted(t.Context(), test.after)
+		if ops := due.of("home"); !ops.Has(operation.Tertiary) {
+			t.Errorf("a creation and a delete make it due for %v", ops)
+		}
+	}
+}
