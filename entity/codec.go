@@ -22,8 +22,8 @@ import (
 
 // internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
 // objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object
-// may be created again.
-var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
+// may be created again. The third one is of what is read, too.
+var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation}
 
 // codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
 // interfaces: see package exactjson.
@@ -236,7 +236,9 @@ func (c *codec[T]) clean(obj T) {
 	annotations := obj.GetAnnotations()
 	for _, name := range internalAnnotations {
 		if _, ok := annotations[name]; ok {
-			delete(annotations, name)
+			if delete(annotations, name); len(annotations) == 0 {
+				annotations = nil
+			}
 			obj.SetAnnotations(annotations)
 		}
 	}

@@ -71,6 +71,14 @@
 // primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
 // says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
 //
+// # Documents that expire
+//
+// CreateWith, UpdateWith and PatchWith take WithTTL, which sets how long a document lasts from now on, and WithoutTTL.
+// The TTL may also be that of another program (Nats-TTL, jetstream.KeyTTL). Update, Patch and CreateOrUpdate keep what
+// is left of it. A document that is restored gets what is left, too. Objects that were read show when they end in the
+// annotation ExpiresAnnotation, see ExpiresAt; it is never written into the document. To a controller the end is a
+// delete. TTLs need nats-server 2.11, and a bucket that takes them, as those that NewClient makes do.
+//
 // # Numbers
 //
 // A whole number in an interface, such as a member of a map[string]any, is an int64, as in apimachinery, and any other
