@@ -67,9 +67,10 @@
 // reads the document from the leader first. Patch keeps all that it does not name.
 //
 // Config.Strict says what becomes of documents with unknown, double or wrongly cased members, text that is no UTF-8,
-// another kind or apiVersion, ownerReferences or finalizers. By default a controller says so in the record of its
-// primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
-// says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
+// the escape of half a character (\ud800), another kind or apiVersion, ownerReferences or finalizers. By default a
+// controller says so in the record of its primary (ConditionDocumentWarnings) and in an event; a controller without
+// records says nothing. Of text that is none a typed write makes U+FFFD, unless it is in a member that T does not know.
+// A typed write that says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
 //
 // # Documents that expire
 //

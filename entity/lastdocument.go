@@ -157,6 +157,9 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
 			"(Config.SecretFields, or their tag)", r.cfg.Kind)
 	case of == nil || of.ObservedGeneration != int64(rec.DocumentRevision):
+	case !r.status.hasText(rec.LastDocument, of.Message):
+		return "the document had text that is no valid UTF-8, or the escape of half a character, and the last " +
+			"document in the record has U+FFFD in its place"
 	case of.Reason != ReasonUnknownMembers && of.Reason != ReasonSeveralWarnings:
 	case !r.status.tellsOf(rec.LastDocument, of.Message):
 		return "the document had members that the Go type does not know, and the last document in the record comes " +
@@ -181,19 +184,37 @@ func (c *codec[T]) mayLack(document []byte) bool {
 // tellsOf implements statusDecoder. Of warnings that do not name all members, and of names that look like several
 // warnings, it says that they are not there.
 func (c *codec[T]) tellsOf(document []byte, warnings string) bool {
-	found, err := c.shape.Look(document)
-	if err != nil {
-		return false
-	}
-	has := map[string]bool{}
-	for _, p := range found.Problems {
-		has[c.warningOf(p).String()] = true
-	}
+	has := c.saidOf(document)
 	for _, said := range strings.Split(warnings, "; ") {
 		notAll := strings.HasPrefix(said, "and ") && strings.HasSuffix(said, " more") || strings.Contains(said, "…")
 		if notAll || strings.Contains(said, ": "+unknownWhy) && !has[said] {
 			return false
 		}
 	}
+	return has != nil
+}
+
+// hasText implements statusDecoder. The status of a document is not in a last document.
+func (c *codec[T]) hasText(document []byte, warnings string) bool {
+	has := c.saidOf(document)
+	for _, said := range strings.Split(warnings, "; ") {
+		path, why, _ := strings.Cut(said, ": ")
+		if (why == invalidWhy || why == halfWhy) && path != "status" && !has[said] {
+			return false
+		}
+	}
 	return true
+}
+
+// saidOf returns the warnings about the members of a document; nil if it is none.
+func (c *codec[T]) saidOf(document []byte) map[string]bool {
+	found, err := c.shape.Look(document)
+	if err != nil {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, p := range found.Problems {
+		has[c.warningOf(p).String()] = true
+	}
+	return has
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
-// not know, that is there twice, or whose name has another case; text that is no UTF-8; a kind or apiVersion that is
-// not the client's; ownerReferences and finalizers, which have no effect in NATS.
+// not know, that is there twice, or whose name has another case; text that is no UTF-8, or has the escape of one
+// surrogate without the other one (\ud800), of which a typed write makes U+FFFD; a kind or apiVersion that is not the
+// client's; ownerReferences and finalizers, which have no effect in NATS.
 type Strictness uint8
 
 const (
@@ -46,11 +47,11 @@ const (
 	ReasonUnknownMembers   = "UnknownMembers"   // T does not know them
 	ReasonMiscasedMembers  = "MiscasedMembers"  // their names have another case
 	ReasonDuplicateMembers = "DuplicateMembers" // they are there more than once
-	ReasonInvalidUTF8      = "InvalidUTF8"
-	ReasonOtherType        = "OtherType"       // kind or apiVersion are not the client's
-	ReasonOwnerReferences  = "OwnerReferences" // without effect
-	ReasonFinalizers       = "Finalizers"      // without effect
-	ReasonSeveralWarnings  = "Several"         // of these
+	ReasonInvalidUTF8      = "InvalidUTF8"      // text that is none, or the escape of half a character (\ud800)
+	ReasonOtherType        = "OtherType"        // kind or apiVersion are not the client's
+	ReasonOwnerReferences  = "OwnerReferences"  // without effect
+	ReasonFinalizers       = "Finalizers"       // without effect
+	ReasonSeveralWarnings  = "Several"          // of these
 )
 
 // DocumentWarnings are what there is to warn about in one revision of a document.
@@ -101,7 +102,9 @@ func (c *codec[T]) warningOf(p members.Problem) warning {
 	case members.Duplicate:
 		w.reason, w.why = ReasonDuplicateMembers, "it is there more than once"
 	case members.InvalidUTF8:
-		w.reason, w.why = ReasonInvalidUTF8, "it is no valid UTF-8"
+		w.reason, w.why = ReasonInvalidUTF8, invalidWhy
+	case members.HalfCharacter:
+		w.reason, w.why = ReasonInvalidUTF8, halfWhy
 	default:
 		w.reason, w.why = ReasonUnknownMembers, unknownWhy
 		if p.Meant != "" {
@@ -130,6 +133,8 @@ func pathText(path []string) string {
 
 const (
 	unknownWhy    = "nobody knows it"
+	invalidWhy    = "it is no valid UTF-8"
+	halfWhy       = "it has the escape of half a character, such as \\ud800: who decodes it gets U+FFFD"
 	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document " +
 		"is deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
 	ownerReferencesWhy = "they have no effect in NATS: owners are named by annotations, which SetOwner sets"

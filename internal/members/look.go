@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -13,10 +12,11 @@ import (
 type Kind uint8
 
 const (
-	Unknown     Kind = iota // the type does not know it
-	Miscased                // it is known by another case of its name
-	Duplicate               // it is there more than once
-	InvalidUTF8             // its name or value is no valid UTF-8
+	Unknown       Kind = iota // the type does not know it
+	Miscased                  // it is known by another case of its name
+	Duplicate                 // it is there more than once
+	InvalidUTF8               // its name or value is no valid UTF-8
+	HalfCharacter             // its name or value has the escape of one surrogate without the other one
 )
 
 // Problem is a member that is odd.
@@ -67,6 +67,15 @@ func (l *looker) tell(kind Kind, meant string) {
 	l.Problems = append(l.Problems, Problem{Kind: kind, Path: slices.Clone(l.path), Meant: meant})
 }
 
+// text tells of text that becomes another one when it is written again.
+func (l *looker) text(raw []byte) (odd bool) {
+	kind, odd := textIn(raw)
+	if odd {
+		l.tell(kind, "")
+	}
+	return odd
+}
+
 // value looks at the next value. keep says that the unknown members in it are kept.
 func (l *looker) value(n *node, keep bool) (*Part, error) {
 	kind := l.d.PeekKind()
@@ -77,8 +86,8 @@ func (l *looker) value(n *node, keep bool) (*Part, error) {
 		return nil, l.array(n)
 	}
 	raw, err := l.d.ReadValue()
-	if err == nil && !utf8.Valid(raw) {
-		l.tell(InvalidUTF8, "")
+	if err == nil {
+		l.text(raw)
 	}
 	return nil, err
 }
@@ -115,10 +124,11 @@ func (l *looker) object(n *node, keep bool) (*Part, error) {
 		quoted = quoted.Clone()
 		unquoted, _ := jsontext.AppendUnquote(nil, quoted) // it was read, so it is a string
 		l.path = append(l.path, string(unquoted))
-		if !utf8.Valid(quoted) {
-			l.tell(InvalidUTF8, "")
+		name := string(unquoted)
+		if l.text(quoted) && o.isUnknown(name) {
+			name = string(quoted) // two of them may look like one
 		}
-		if err := l.member(o, string(unquoted), quoted); err != nil {
+		if err := l.member(o, name, quoted); err != nil {
 			return nil, err
 		}
 		l.path = l.path[:len(l.path)-1]
@@ -135,6 +145,10 @@ type object struct {
 	order   []string // of the names
 	members map[string]member
 	below   map[string]subpart
+}
+
+func (o *object) isUnknown(name string) bool {
+	return o.structure && !o.knowsAll && o.find([]byte(name), 0) < 0 && o.folded(name) < 0
 }
 
 func (o *object) part() *Part {
@@ -191,8 +205,8 @@ func (l *looker) unknown(o *object, name string, quoted []byte) error {
 	l.tell(Unknown, meant)
 	l.again(o, name)
 	value, err := l.d.ReadValue()
-	if err == nil && !utf8.Valid(value) {
-		l.tell(InvalidUTF8, "")
+	if err == nil {
+		l.text(value)
 	}
 	if o.keep {
 		o.members[name] = member{name, quoted, bytes.Clone(value)}
