@@ -214,8 +214,9 @@ func (c *Client[T]) CreateWith(ctx context.Context, obj T, opts ...WriteOption) 
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
-// never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if
-// the document is at another revision, IsNotFound if there is none.
+// never touches the status. Members of objects that T does not know are kept, and so are zeros that the document writes
+// out and T leaves out; see the package comment. IsConflict if the document is at another revision, IsNotFound if there
+// is none.
 //
 // If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
 // List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and

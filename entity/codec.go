@@ -77,7 +77,10 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
 	coder := exactjson.For(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
-	c.shape = members.Of(c.elem, members.Options{Ignored: []string{"status"}})
+	c.shape = members.Of(c.elem, members.Options{
+		Ignored: []string{"status"},
+		NotKept: map[string][]string{"": {"kind", "apiVersion"}, "metadata": zeroMetadata},
+	})
 	c.keeps = !c.shape.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
@@ -87,6 +90,12 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	meta, ok := c.elem.FieldByName("ObjectMeta")
 	c.flat = ok && meta.Type == reflect.TypeFor[metav1.ObjectMeta]() && len(meta.Index) == 1 && len(c.status) <= 1
 	return c, nil
+}
+
+// zeroMetadata are the members of metadata of which a zero in a document says nothing: the key and the stream say more,
+// and most programs in Go have written a null as creationTimestamp.
+var zeroMetadata = []string{
+	"name", "namespace", "resourceVersion", "generation", "deletionTimestamp", "creationTimestamp",
 }
 
 // anyJSON is for documents of no type of the user's.

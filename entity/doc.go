@@ -66,6 +66,11 @@
 // know everything. It costs nothing where there are none. Of a revision that the client has not read itself, Update
 // reads the document from the leader first. Patch keeps all that it does not name.
 //
+// Update keeps zeros that a document writes out, too: {"replicas":0} stays, although T leaves the field out with
+// omitempty or omitzero. So do false, "", null, [], {}, a struct of zeros under omitzero, and the zero time. A field
+// that the writer has set, and that was not zero, is left out when the writer sets it to zero. As above, elements of
+// lists are written as T writes them. Zeros in metadata that the key or the stream decides are not kept.
+//
 // Config.Strict says what becomes of documents with unknown, double or wrongly cased members, text that is no UTF-8,
 // the escape of half a character (\ud800), another kind or apiVersion, ownerReferences or finalizers. By default a
 // controller says so in the record of its primary (ConditionDocumentWarnings) and in an event; a controller without

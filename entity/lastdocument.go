@@ -13,10 +13,11 @@ import (
 )
 
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
-// that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
-// kept in it (64 MiB for all documents together), and in kinds with secret fields, they are missing;
-// Records.LastDocumentLacks finds that out. So are the secret fields of what interfaces hold, which the type T does not
-// tell of, and what a transform of the informer left out, see WholeDocument.
+// that T does not know, and the zeros that it writes out and T leaves out. The LastDocument of a record is made so.
+// Where those members have taken too much memory to be kept in it (64 MiB for all documents together), and in kinds
+// with secret fields, they are missing; of unknown ones Records.LastDocumentLacks finds that out. So are the secret
+// fields of what interfaces hold, which the type T does not tell of, and what a transform of the informer left out, see
+// WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	return c.wholeOf(obj, func() *oddity {
 		if !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
@@ -59,12 +60,12 @@ func (c *Client[T]) wholeOf(obj T, oddityOf func() *oddity) ([]byte, error) {
 	return c.withUnknown(document, oddityOf()), nil
 }
 
-// withUnknown adds to a document the members that T does not know, if they fit.
+// withUnknown adds to a document the members that T does not know or leaves out, if they fit.
 func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
-	if odd == nil || odd.unknown == nil {
+	if odd == nil || odd.kept == nil {
 		return document
 	}
-	whole, err := members.Merge(document, odd.unknown)
+	whole, err := members.Merge(document, odd.kept)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
 		return document // what T knows is enough to clean up after it
 	}

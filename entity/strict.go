@@ -143,8 +143,8 @@ const (
 // oddity is what is odd about one revision of a document.
 type oddity struct {
 	revision   uint64
-	unknown    *members.Part // nil: none
-	forgotten  bool          // there are unknown members, which took too much memory
+	kept       *members.Part // that an update keeps: unknown ones, and zeros that T leaves out; nil: none
+	forgotten  bool          // there are some to be kept, which took too much memory
 	finalizers []string
 	warnings   *DocumentWarnings // nil: none
 	refusal    error             // why StrictRefuse refuses it
@@ -171,10 +171,13 @@ func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 	for _, p := range found.Problems {
 		warnings = append(warnings, c.warningOf(p))
 	}
+	odd := &oddity{finalizers: slices.Clone(finalizers), kept: c.settled(found.Kept, obj, key)}
 	if len(warnings) == 0 {
-		return nil // it only looked so
+		if odd.kept == nil {
+			return nil // it only looked so
+		}
+		return odd
 	}
-	odd := &oddity{finalizers: slices.Clone(finalizers), unknown: found.Unknown}
 	switch c.strict {
 	case StrictWarn:
 		odd.warnings = summary(warnings, found.More)
@@ -185,19 +188,21 @@ func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 		}
 		odd.refusal = newInvalid(c.kind, c.keys.bucket, key, first.path, first.why)
 	}
-	c.keepAlone(key, odd, obj)
 	return odd
 }
 
-// keepAlone looks which of the objects with unknown members are left out when obj is encoded. Of one that cannot be
-// encoded no update is written.
-func (c *codec[T]) keepAlone(key string, odd *oddity, obj T) {
-	if !odd.unknown.MayBeAlone() {
-		return
+// settled returns what an update keeps of a document that was decoded into obj: what obj is encoded to leaves it out.
+// Of one that cannot be encoded no update is written.
+func (c *codec[T]) settled(kept *members.Part, obj T, key string) *members.Part {
+	if !kept.MustSettle() {
+		return kept
 	}
-	if encoded, err := c.encodeOnly(obj, key); err == nil {
-		_ = odd.unknown.KeepAlone(encoded) // it was encoded just now
+	encoded, err := c.encodeOnly(obj, key)
+	if err != nil {
+		return kept
 	}
+	kept, _ = kept.Settle(encoded) // it was encoded just now
+	return kept
 }
 
 // otherType is about a kind or apiVersion that is not the client's; nil if there is none. What is empty is none.

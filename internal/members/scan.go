@@ -122,6 +122,9 @@ func (s *scanner) structure(n *node) bool {
 			return false
 		}
 		seen[i/64] |= bit
+		if z := n.fields[i].zeros; z != 0 && s.mayBeZero(z) {
+			return false
+		}
 		if !s.value(n.fields[i].below) {
 			return false
 		}
