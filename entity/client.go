@@ -176,8 +176,15 @@ func (c *Client[T]) FromDocument(key string, revision uint64, document []byte) (
 // Create writes a new document under the key of obj's name and namespace, without status, resourceVersion, generation
 // and deletionTimestamp. It sets obj's resourceVersion and generation. IsAlreadyExists if the key has a document,
 // IsInvalid if obj is a copy of one of which a transform has left out something (IsTransformed).
-func (c *Client[T]) Create(ctx context.Context, obj T) error {
+func (c *Client[T]) Create(ctx context.Context, obj T) error { return c.CreateWith(ctx, obj) }
+
+// CreateWith is Create with options, such as WithTTL. The document is there with its TTL from the beginning.
+func (c *Client[T]) CreateWith(ctx context.Context, obj T, opts ...WriteOption) error {
 	d, err := c.prepare(obj)
+	if err != nil {
+		return err
+	}
+	o, err := c.writeOptions(d.key, opts)
 	if err != nil {
 		return err
 	}
@@ -189,7 +196,10 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
 		return err
 	}
-	revision, err := c.documents.create(ctx, write{key: d.natsKey, value: d.data})
+	if err := c.setLifetime(ctx, &d, o); err != nil {
+		return err
+	}
+	revision, err := c.documents.create(ctx, write{key: d.natsKey, value: d.data, lasts: d.lasts})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		return newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, d.key, conflict.actual.live().revision())
 	}
@@ -204,15 +214,24 @@ func (c *Client[T]) Create(ctx context.Context, obj T) error {
 }
 
 // Update replaces the document if it is at obj's resourceVersion, and sets the new resourceVersion and generation. It
-// never touches the status. Members of objects that T does not know are kept, see the package comment. IsConflict if
-// the document is at another revision, IsNotFound if there is none.
+// never touches the status. Members of objects that T does not know are kept, and so are zeros that the document writes
+// out and T leaves out; see the package comment. IsConflict if the document is at another revision, IsNotFound if there
+// is none.
 //
 // If the informer has a transform (SetTransform), what that left out of obj is kept, too, unless obj is one that Get or
 // List has read or Create has written, or a copy of such a one. That costs a request. IsInvalid if the transform and
 // the caller have both changed one list. An object whose kind was set, or that was made of JSON, does not tell how it
 // was read: IsInvalid if it lacks what the transform leaves out.
-func (c *Client[T]) Update(ctx context.Context, obj T) error {
+func (c *Client[T]) Update(ctx context.Context, obj T) error { return c.UpdateWith(ctx, obj) }
+
+// UpdateWith is Update with options: WithTTL and WithoutTTL set, extend, shorten and remove the document's TTL, of
+// which Update keeps what is left.
+func (c *Client[T]) UpdateWith(ctx context.Context, obj T, opts ...WriteOption) error {
 	d, err := c.prepare(obj)
+	if err != nil {
+		return err
+	}
+	o, err := c.writeOptions(d.key, opts)
 	if err != nil {
 		return err
 	}
@@ -226,6 +245,9 @@ func (c *Client[T]) Update(ctx context.Context, obj T) error {
 		return err
 	}
 	if err := c.keep(ctx, &d, expected); err != nil {
+		return err
+	}
+	if err := c.setLifetime(ctx, &d, o); err != nil {
 		return err
 	}
 	revision, err := c.documents.put(ctx, write{key: d.natsKey, value: d.data, expected: expected, lasts: d.lasts})

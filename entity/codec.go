@@ -22,8 +22,8 @@ import (
 
 // internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
 // objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object
-// may be created again.
-var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion"}
+// may be created again. The third one is of what is read, too.
+var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation}
 
 // codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
 // interfaces: see package exactjson.
@@ -77,7 +77,10 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
 	coder := exactjson.For(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
-	c.shape = members.Of(c.elem, members.Options{Ignored: []string{"status"}})
+	c.shape = members.Of(c.elem, members.Options{
+		Ignored: []string{"status"},
+		NotKept: map[string][]string{"": {"kind", "apiVersion"}, "metadata": zeroMetadata},
+	})
 	c.keeps = !c.shape.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
@@ -87,6 +90,12 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	meta, ok := c.elem.FieldByName("ObjectMeta")
 	c.flat = ok && meta.Type == reflect.TypeFor[metav1.ObjectMeta]() && len(meta.Index) == 1 && len(c.status) <= 1
 	return c, nil
+}
+
+// zeroMetadata are the members of metadata of which a zero in a document says nothing: the key and the stream say more,
+// and most programs in Go have written a null as creationTimestamp.
+var zeroMetadata = []string{
+	"name", "namespace", "resourceVersion", "generation", "deletionTimestamp", "creationTimestamp",
 }
 
 // anyJSON is for documents of no type of the user's.
@@ -236,7 +245,9 @@ func (c *codec[T]) clean(obj T) {
 	annotations := obj.GetAnnotations()
 	for _, name := range internalAnnotations {
 		if _, ok := annotations[name]; ok {
-			delete(annotations, name)
+			if delete(annotations, name); len(annotations) == 0 {
+				annotations = nil
+			}
 			obj.SetAnnotations(annotations)
 		}
 	}

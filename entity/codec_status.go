@@ -17,6 +17,9 @@ type statusDecoder interface {
 	decodeStatus(raw []byte) any
 	// tellsOf reports whether a document has all the unknown members that warnings of ConditionDocumentWarnings name.
 	tellsOf(document []byte, warnings string) bool
+	// hasText reports whether a document has all the text that is none of which warnings of ConditionDocumentWarnings
+	// tell.
+	hasText(document []byte, warnings string) bool
 	// mayLack reports whether a last document may come without secrets that interfaces held.
 	mayLack(document []byte) bool
 }

@@ -66,10 +66,24 @@
 // know everything. It costs nothing where there are none. Of a revision that the client has not read itself, Update
 // reads the document from the leader first. Patch keeps all that it does not name.
 //
+// Update keeps zeros that a document writes out, too: {"replicas":0} stays, although T leaves the field out with
+// omitempty or omitzero. So do false, "", null, [], {}, a struct of zeros under omitzero, and the zero time. A field
+// that the writer has set, and that was not zero, is left out when the writer sets it to zero. As above, elements of
+// lists are written as T writes them. Zeros in metadata that the key or the stream decides are not kept.
+//
 // Config.Strict says what becomes of documents with unknown, double or wrongly cased members, text that is no UTF-8,
-// another kind or apiVersion, ownerReferences or finalizers. By default a controller says so in the record of its
-// primary (ConditionDocumentWarnings) and in an event; a controller without records says nothing. A typed write that
-// says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
+// the escape of half a character (\ud800), another kind or apiVersion, ownerReferences or finalizers. By default a
+// controller says so in the record of its primary (ConditionDocumentWarnings) and in an event; a controller without
+// records says nothing. Of text that is none a typed write makes U+FFFD, unless it is in a member that T does not know.
+// A typed write that says another kind is always refused, and another apiVersion, too, if Config.APIVersion is set.
+//
+// # Documents that expire
+//
+// CreateWith, UpdateWith and PatchWith take WithTTL, which sets how long a document lasts from now on, and WithoutTTL.
+// The TTL may also be that of another program (Nats-TTL, jetstream.KeyTTL). Update, Patch and CreateOrUpdate keep what
+// is left of it. A document that is restored gets what is left, too. Objects that were read show when they end in the
+// annotation ExpiresAnnotation, see ExpiresAt; it is never written into the document. To a controller the end is a
+// delete. TTLs need nats-server 2.11, and a bucket that takes them, as those that NewClient makes do.
 //
 // # Numbers
 //

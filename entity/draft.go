@@ -48,6 +48,8 @@ func (c *Client[T]) checkSize(key string, document []byte) error {
 func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint64) {
 	c.noteOddity(d.natsKey, revision, c.codec.look(d.key, d.data, d.sent).expiring(d.expires), false)
 	setRevision(obj, revision)
+	showExpiry(obj, d.expires)
+	showExpiry(d.sent, d.expires)
 	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
 	c.remember(ctx, d.key, d.sent, revision)
 }

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keep adds to a draft what T does not know of the document that it replaces, and what is left of its TTL, and refuses
-// finalizers that it adds. A document without unknown members and TTL pays nothing: the client knows of what it has
-// read that there are none. It asks the leader about a revision that it has not read.
+// keep adds to a draft what T does not know, or leaves out as zero, of the document that it replaces, and what is left
+// of its TTL, and refuses finalizers that it adds. A document without all that pays nothing: the client knows of what
+// it has read that there is none. It asks the leader about a revision that it has not read.
 func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) error {
 	finalizers := d.sent.GetFinalizers()
 	mayExpire := c.documents.markerTTL.Load() > 0 || c.shared.oddities.count.Load() > 0
@@ -32,7 +32,7 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 	if err := c.checkFinalizers(d.key, finalizers, odd.finalizers); err != nil {
 		return err
 	}
-	if err := c.keepLifetime(ctx, d, odd.expires); err != nil || odd.unknown == nil {
+	if err := c.keepLifetime(ctx, d, odd.expires); err != nil || odd.kept == nil {
 		return err
 	}
 	if odd.refusal != nil {
@@ -40,7 +40,7 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 			"and Config.Strict refuses them: remove them with a patch, or put another document: %w",
 			c.codec.elem, odd.refusal)
 	}
-	merged, err := members.Merge(d.data, odd.unknown)
+	merged, err := members.Merge(d.data, odd.kept)
 	if err == nil {
 		err = checkDepth(merged)
 	}

@@ -13,10 +13,11 @@ import (
 )
 
 // WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
-// that T does not know. The LastDocument of a record is made so. Where those members have taken too much memory to be
-// kept in it (64 MiB for all documents together), and in kinds with secret fields, they are missing;
-// Records.LastDocumentLacks finds that out. So are the secret fields of what interfaces hold, which the type T does not
-// tell of, and what a transform of the informer left out, see WholeDocument.
+// that T does not know, and the zeros that it writes out and T leaves out. The LastDocument of a record is made so.
+// Where those members have taken too much memory to be kept in it (64 MiB for all documents together), and in kinds
+// with secret fields, they are missing; of unknown ones Records.LastDocumentLacks finds that out. So are the secret
+// fields of what interfaces hold, which the type T does not tell of, and what a transform of the informer left out, see
+// WholeDocument.
 func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
 	return c.wholeOf(obj, func() *oddity {
 		if !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
@@ -59,12 +60,12 @@ func (c *Client[T]) wholeOf(obj T, oddityOf func() *oddity) ([]byte, error) {
 	return c.withUnknown(document, oddityOf()), nil
 }
 
-// withUnknown adds to a document the members that T does not know, if they fit.
+// withUnknown adds to a document the members that T does not know or leaves out, if they fit.
 func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
-	if odd == nil || odd.unknown == nil {
+	if odd == nil || odd.kept == nil {
 		return document
 	}
-	whole, err := members.Merge(document, odd.unknown)
+	whole, err := members.Merge(document, odd.kept)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
 		return document // what T knows is enough to clean up after it
 	}
@@ -157,6 +158,9 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
 			"(Config.SecretFields, or their tag)", r.cfg.Kind)
 	case of == nil || of.ObservedGeneration != int64(rec.DocumentRevision):
+	case !r.status.hasText(rec.LastDocument, of.Message):
+		return "the document had text that is no valid UTF-8, or the escape of half a character, and the last " +
+			"document in the record has U+FFFD in its place"
 	case of.Reason != ReasonUnknownMembers && of.Reason != ReasonSeveralWarnings:
 	case !r.status.tellsOf(rec.LastDocument, of.Message):
 		return "the document had members that the Go type does not know, and the last document in the record comes " +
@@ -181,19 +185,37 @@ func (c *codec[T]) mayLack(document []byte) bool {
 // tellsOf implements statusDecoder. Of warnings that do not name all members, and of names that look like several
 // warnings, it says that they are not there.
 func (c *codec[T]) tellsOf(document []byte, warnings string) bool {
-	found, err := c.shape.Look(document)
-	if err != nil {
-		return false
-	}
-	has := map[string]bool{}
-	for _, p := range found.Problems {
-		has[c.warningOf(p).String()] = true
-	}
+	has := c.saidOf(document)
 	for _, said := range strings.Split(warnings, "; ") {
 		notAll := strings.HasPrefix(said, "and ") && strings.HasSuffix(said, " more") || strings.Contains(said, "…")
 		if notAll || strings.Contains(said, ": "+unknownWhy) && !has[said] {
 			return false
 		}
 	}
+	return has != nil
+}
+
+// hasText implements statusDecoder. The status of a document is not in a last document.
+func (c *codec[T]) hasText(document []byte, warnings string) bool {
+	has := c.saidOf(document)
+	for _, said := range strings.Split(warnings, "; ") {
+		path, why, _ := strings.Cut(said, ": ")
+		if (why == invalidWhy || why == halfWhy) && path != "status" && !has[said] {
+			return false
+		}
+	}
 	return true
+}
+
+// saidOf returns the warnings about the members of a document; nil if it is none.
+func (c *codec[T]) saidOf(document []byte) map[string]bool {
+	found, err := c.shape.Look(document)
+	if err != nil {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, p := range found.Problems {
+		has[c.warningOf(p).String()] = true
+	}
+	return has
 }

@@ -73,6 +73,42 @@ func TestALastDocumentTellsWhatItLacks(t *testing.T) {
 		record.LastDocument = []byte(`{"spec":{"title":"old"}}`)
 		wantLacks(t, client, record, "the Go type does not know")
 	}))
+	for name, document := range map[string]string{
+		"half a character": `{"spec":{"title":"\ud800"}}`, "no UTF-8": "{\"spec\":{\"title\":\"\xff\"}}",
+		"half a character and more": `{"u":1,"spec":{"title":"\ud800"}}`,
+	} {
+		t.Run(name, virtually(func(t *testing.T) {
+			js := newServer(t)
+			client := newClient[*Shop](t, js, shops)
+			put(t, js, "corner", document)
+			wantLacks(t, client, recorded(t, client, "corner"), "U+FFFD in its place")
+		}))
+	}
+	t.Run("half a character that is kept as it is", virtually(func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Shop](t, js, shops)
+		put(t, js, "corner", `{"a\ud800":1,"a\ud801":2,"spec":{"title":"t","new":["\udfff"]},"status":{"urls":["\ud800"]}}`)
+		record := recorded(t, client, "corner")
+		for _, kept := range []string{`"a\ud800":1`, `"a\ud801":2`, `"new":["\udfff"]`} {
+			if !strings.Contains(string(record.LastDocument), kept) {
+				t.Errorf("the last document %s does not have %s", record.LastDocument, kept)
+			}
+		}
+		if lacks := client.Records().LastDocumentLacks(record); lacks != "" {
+			t.Errorf("it lacks %s", lacks)
+		}
+		shop, err := client.Get(t.Context(), "corner")
+		must(t, err)
+		shop.Spec.Title = "u"
+		must(t, client.Update(t.Context(), shop))
+		entry, err := keyValue(t, js, "shops").Get(t.Context(), "corner")
+		must(t, err)
+		for _, kept := range []string{`"a\ud800":1`, `"a\ud801":2`, `"new":["\udfff"]`} {
+			if !strings.Contains(string(entry.Value()), kept) {
+				t.Errorf("the document %s does not have %s", entry.Value(), kept)
+			}
+		}
+	}))
 	t.Run("too large with it", virtually(func(t *testing.T) {
 		js := newServer(t)
 		cfg := shops

@@ -3,12 +3,14 @@ package entity
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A document may have a TTL, which its writer sets with the message (Nats-TTL). It is of that message, so a typed write
@@ -17,6 +19,40 @@ import (
 
 // expiresHeader is when a document is to expire, as RFC 3339, where its TTL says the next whole second.
 const expiresHeader = "Nagi-Expires"
+
+// ExpiresAnnotation is where an object that was read from a document with a TTL says when it ends, as RFC 3339, or
+// "never" where the document outlives the age limit of its bucket. Get, List, listers and handlers show it; see
+// ExpiresAt. It is never written: to change it does nothing, and a document that has it is read as if it had not.
+// WithTTL sets a TTL.
+const ExpiresAnnotation = "nagi/expires-at"
+
+// ExpiresAt returns when the document of an object ends by the TTL that its writer has set. ok is false if it has none,
+// or if obj was not read or written by a client. It is as of the revision that obj was read at. The server may keep the
+// document for up to a second longer.
+func ExpiresAt(obj metav1.Object) (at time.Time, ok bool) {
+	at, err := time.Parse(time.RFC3339, obj.GetAnnotations()[ExpiresAnnotation])
+	return at, err == nil
+}
+
+// showExpiry makes an object tell when its document ends. It replaces the annotations and never changes them, so obj
+// may share them with another object.
+func showExpiry(obj metav1.Object, expires int64) {
+	held := obj.GetAnnotations()
+	if shown := held[ExpiresAnnotation]; shown == formatExpiry(expires) {
+		return
+	}
+	all := maps.Clone(held)
+	if delete(all, ExpiresAnnotation); expires != 0 {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[ExpiresAnnotation] = formatExpiry(expires)
+	}
+	if len(all) == 0 {
+		all = nil
+	}
+	obj.SetAnnotations(all)
+}
 
 // lifetime is what a write says of when its document expires. The zero value says nothing.
 type lifetime struct {

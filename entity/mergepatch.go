@@ -107,10 +107,13 @@ func withoutInternalAnnotations(meta map[string]stdjson.RawMessage) (stdjson.Raw
 		return nil, err
 	}
 	if isObject {
+		had := len(annotations)
 		for _, name := range internalAnnotations {
 			delete(annotations, name)
 		}
-		if meta["annotations"], err = marshalMembers(annotations); err != nil {
+		if had > 0 && len(annotations) == 0 {
+			delete(meta, "annotations") // as codec.clean does
+		} else if meta["annotations"], err = marshalMembers(annotations); err != nil {
 			return nil, err
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// oddBytes is how much memory the unknown members of all documents may take. Of those beyond it the leader is asked
-	// when they are needed.
+	// oddBytes is how much memory the members that updates keep of all documents may take. Of those beyond it the
+	// leader is asked when they are needed.
 	oddBytes = 64 << 20
 	// oddRest is for how long at least what is odd about a document is kept, although the cache does not have it.
 	oddRest = 10 * time.Minute
@@ -28,7 +28,7 @@ type oddities struct {
 
 	mu      sync.Mutex
 	keys    map[string]oddKey // by NATS key
-	bytes   int               // of the unknown members
+	bytes   int               // of the members that are kept
 	prune   int               // at how many keys to look for those that are gone
 	plain   map[uint64]uint64 // revisions that are not odd, and were not read by the cache
 	earlier map[uint64]uint64 // the same, but older
@@ -81,7 +81,7 @@ func (o *oddities) turn(tooMany bool) {
 }
 
 func (o *oddities) drop(odd *oddity) *oddity {
-	o.bytes -= odd.unknown.Size()
+	o.bytes -= odd.kept.Size()
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (o *oddities) note(natsKey string, odd *oddity, exists func(natsKey string)
 		known.other = known.odd
 	}
 	known.odd, known.noted = odd, time.Now()
-	o.bytes += odd.unknown.Size()
+	o.bytes += odd.kept.Size()
 	o.set(natsKey, known)
 	if len(o.keys) > o.prune {
 		o.forgetGone(exists)
@@ -141,7 +141,7 @@ func (o *oddities) forgetGone(exists func(natsKey string) bool) {
 	o.prune = max(oddFew, 2*len(o.keys))
 }
 
-// forgetMembers forgets unknown members of other keys, until a quarter of the memory is free.
+// forgetMembers forgets members to be kept of other keys, until a quarter of the memory is free.
 func (o *oddities) forgetMembers(but string) {
 	for natsKey, known := range o.keys {
 		if o.bytes <= oddBytes/4*3 {
@@ -156,12 +156,12 @@ func (o *oddities) forgetMembers(but string) {
 }
 
 func (o *oddities) forgetting(odd *oddity) *oddity {
-	if odd == nil || odd.unknown == nil {
+	if odd == nil || odd.kept == nil {
 		return odd
 	}
 	o.drop(odd)
 	without := *odd // it may be in use
-	without.unknown, without.forgotten = nil, true
+	without.kept, without.forgotten = nil, true
 	return &without
 }
 

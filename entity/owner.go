@@ -43,6 +43,7 @@ var (
 	runtimeAnnotations = []string{
 		OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation, OwnerRevisionAnnotation,
 		OwnerStatusBucketAnnotation, OwnerProofAnnotation, SuspendAnnotation, DeletionPolicyAnnotation,
+		ExpiresAnnotation,
 	}
 	runtimeLabels = []string{OwnerKindLabel, OwnerKeyLabel, OwnerInstanceLabel}
 )

@@ -16,6 +16,17 @@ import (
 // revision. IsInvalid if the patch has a status (use UpdateStatus) or says another kind, or if its result does not
 // decode or names another key. IsNotFound if there is no document.
 func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) error {
+	return c.PatchWith(ctx, key, mergePatch)
+}
+
+// PatchWith is Patch with options: WithTTL and WithoutTTL set, extend, shorten and remove the document's TTL, of which
+// Patch keeps what is left. With WithTTL, or where WithoutTTL removes one, a patch that changes nothing, such as {},
+// writes the document again as it is.
+func (c *Client[T]) PatchWith(ctx context.Context, key string, mergePatch []byte, opts ...WriteOption) error {
+	o, err := c.writeOptions(key, opts)
+	if err != nil {
+		return err
+	}
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
 		return err
@@ -38,10 +49,17 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 		var d draft[T]
 		var odd *oddity
 		var changed bool
-		if d, odd, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil || !changed {
+		expires := expiryOf(last.entry(natsKey))
+		if d, odd, changed, err = c.patched(key, natsKey, last, mergePatch); err != nil {
 			return err
 		}
-		if err = c.keepLifetime(ctx, &d, expiryOf(last.entry(natsKey))); err != nil {
+		if !changed && (o.lasts == lastsAsBefore || o.lasts == lastsAsBucket && expires == 0) {
+			return nil
+		}
+		if err = c.keepLifetime(ctx, &d, expires); err != nil {
+			return err
+		}
+		if err = c.setLifetime(ctx, &d, o); err != nil {
 			return err
 		}
 		var revision uint64
@@ -50,6 +68,7 @@ func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) er
 		); err == nil {
 			c.noteOddity(natsKey, revision, odd.expiring(d.expires), false)
 			setRevision(d.sent, revision)
+			showExpiry(d.sent, d.expires)
 			c.remember(ctx, key, d.sent, revision)
 			return nil
 		}
@@ -95,7 +114,8 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 	return required, nil
 }
 
-// patched applies the patch to a stored document and checks the result as any document.
+// patched applies the patch to a stored document and checks the result as any document. If it changes nothing, the
+// draft is the document as it is.
 func (c *Client[T]) patched(
 	key, natsKey string, last *stored, patch []byte,
 ) (d draft[T], odd *oddity, changed bool, err error) {
@@ -112,8 +132,8 @@ func (c *Client[T]) patched(
 			fmt.Sprintf("revision %d cannot be patched: %v", last.Revision, err))
 	}
 	before, err := cleanDocument(last.Value)
-	if err == nil && sameJSON(before, result) {
-		return d, nil, false, nil
+	if changed = err != nil || !sameJSON(before, result); !changed {
+		result = last.Value
 	}
 	if d.sent, odd, err = c.codec.read(natsKey, last.Revision, result, true); err != nil {
 		return d, nil, false, err
@@ -125,5 +145,5 @@ func (c *Client[T]) patched(
 		return d, nil, false, err
 	}
 	d.key, d.natsKey, d.data = key, natsKey, result
-	return d, odd, true, c.checkSize(key, result)
+	return d, odd, changed, c.checkSize(key, result)
 }

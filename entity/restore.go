@@ -183,6 +183,7 @@ func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error)
 	}
 	r.noteOddity(r.natsKey, revision, r.odd.expiring(r.expires), false) // the cache will know it more exactly
 	setRevision(r.sent, revision)
+	showExpiry(r.sent, r.expires)
 	r.remember(ctx, r.key, r.sent, revision)
 	return revision, nil
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
-// not know, that is there twice, or whose name has another case; text that is no UTF-8; a kind or apiVersion that is
-// not the client's; ownerReferences and finalizers, which have no effect in NATS.
+// not know, that is there twice, or whose name has another case; text that is no UTF-8, or has the escape of one
+// surrogate without the other one (\ud800), of which a typed write makes U+FFFD; a kind or apiVersion that is not the
+// client's; ownerReferences and finalizers, which have no effect in NATS.
 type Strictness uint8
 
 const (
@@ -46,11 +47,11 @@ const (
 	ReasonUnknownMembers   = "UnknownMembers"   // T does not know them
 	ReasonMiscasedMembers  = "MiscasedMembers"  // their names have another case
 	ReasonDuplicateMembers = "DuplicateMembers" // they are there more than once
-	ReasonInvalidUTF8      = "InvalidUTF8"
-	ReasonOtherType        = "OtherType"       // kind or apiVersion are not the client's
-	ReasonOwnerReferences  = "OwnerReferences" // without effect
-	ReasonFinalizers       = "Finalizers"      // without effect
-	ReasonSeveralWarnings  = "Several"         // of these
+	ReasonInvalidUTF8      = "InvalidUTF8"      // text that is none, or the escape of half a character (\ud800)
+	ReasonOtherType        = "OtherType"        // kind or apiVersion are not the client's
+	ReasonOwnerReferences  = "OwnerReferences"  // without effect
+	ReasonFinalizers       = "Finalizers"       // without effect
+	ReasonSeveralWarnings  = "Several"          // of these
 )
 
 // DocumentWarnings are what there is to warn about in one revision of a document.
@@ -101,7 +102,9 @@ func (c *codec[T]) warningOf(p members.Problem) warning {
 	case members.Duplicate:
 		w.reason, w.why = ReasonDuplicateMembers, "it is there more than once"
 	case members.InvalidUTF8:
-		w.reason, w.why = ReasonInvalidUTF8, "it is no valid UTF-8"
+		w.reason, w.why = ReasonInvalidUTF8, invalidWhy
+	case members.HalfCharacter:
+		w.reason, w.why = ReasonInvalidUTF8, halfWhy
 	default:
 		w.reason, w.why = ReasonUnknownMembers, unknownWhy
 		if p.Meant != "" {
@@ -130,6 +133,8 @@ func pathText(path []string) string {
 
 const (
 	unknownWhy    = "nobody knows it"
+	invalidWhy    = "it is no valid UTF-8"
+	halfWhy       = "it has the escape of half a character, such as \\ud800: who decodes it gets U+FFFD"
 	finalizersWhy = "finalizers have no effect in NATS: the record of a primary is its finalizer. When the document " +
 		"is deleted, the reconciler is called with OperationDelete, and the record goes after that has succeeded"
 	ownerReferencesWhy = "they have no effect in NATS: owners are named by annotations, which SetOwner sets"
@@ -138,8 +143,8 @@ const (
 // oddity is what is odd about one revision of a document.
 type oddity struct {
 	revision   uint64
-	unknown    *members.Part // nil: none
-	forgotten  bool          // there are unknown members, which took too much memory
+	kept       *members.Part // that an update keeps: unknown ones, and zeros that T leaves out; nil: none
+	forgotten  bool          // there are some to be kept, which took too much memory
 	finalizers []string
 	warnings   *DocumentWarnings // nil: none
 	refusal    error             // why StrictRefuse refuses it
@@ -166,10 +171,13 @@ func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 	for _, p := range found.Problems {
 		warnings = append(warnings, c.warningOf(p))
 	}
+	odd := &oddity{finalizers: slices.Clone(finalizers), kept: c.settled(found.Kept, obj, key)}
 	if len(warnings) == 0 {
-		return nil // it only looked so
+		if odd.kept == nil {
+			return nil // it only looked so
+		}
+		return odd
 	}
-	odd := &oddity{finalizers: slices.Clone(finalizers), unknown: found.Unknown}
 	switch c.strict {
 	case StrictWarn:
 		odd.warnings = summary(warnings, found.More)
@@ -180,19 +188,21 @@ func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 		}
 		odd.refusal = newInvalid(c.kind, c.keys.bucket, key, first.path, first.why)
 	}
-	c.keepAlone(key, odd, obj)
 	return odd
 }
 
-// keepAlone looks which of the objects with unknown members are left out when obj is encoded. Of one that cannot be
-// encoded no update is written.
-func (c *codec[T]) keepAlone(key string, odd *oddity, obj T) {
-	if !odd.unknown.MayBeAlone() {
-		return
+// settled returns what an update keeps of a document that was decoded into obj: what obj is encoded to leaves it out.
+// Of one that cannot be encoded no update is written.
+func (c *codec[T]) settled(kept *members.Part, obj T, key string) *members.Part {
+	if !kept.MustSettle() {
+		return kept
 	}
-	if encoded, err := c.encodeOnly(obj, key); err == nil {
-		_ = odd.unknown.KeepAlone(encoded) // it was encoded just now
+	encoded, err := c.encodeOnly(obj, key)
+	if err != nil {
+		return kept
 	}
+	kept, _ = kept.Settle(encoded) // it was encoded just now
+	return kept
 }
 
 // otherType is about a kind or apiVersion that is not the client's; nil if there is none. What is empty is none.

@@ -27,7 +27,18 @@ var oddDocuments = map[string]struct{ document, reason, message string }{
 		`metadata.labels.a: it is there more than once`},
 	"twice in what takes all": {`{"spec":{"extra":{"a":[{"b":1,"b":2}]}}}`, entity.ReasonDuplicateMembers,
 		`spec.extra.a[0].b: it is there more than once`},
-	"no UTF-8":  {"{\"spec\":{\"title\":\"\xff\"}}", entity.ReasonInvalidUTF8, `spec.title: it is no valid UTF-8`},
+	"no UTF-8": {"{\"spec\":{\"title\":\"\xff\"}}", entity.ReasonInvalidUTF8, `spec.title: it is no valid UTF-8`},
+	"half a character": {`{"spec":{"title":"a\ud800"}}`, entity.ReasonInvalidUTF8,
+		`spec.title: it has the escape of half a character`},
+	"the other half":          {`{"spec":{"title":"\uDC00\ud83d"}}`, entity.ReasonInvalidUTF8, `spec.title: it has the escape of half`},
+	"halves in wrong order":   {`{"spec":{"title":"\ude00\ud83d"}}`, entity.ReasonInvalidUTF8, `spec.title: it has the escape of half`},
+	"half a character in any": {`{"spec":{"extra":[{"a":"\uD83Dx"}]}}`, entity.ReasonInvalidUTF8, `spec.extra[0].a: it has`},
+	"half a key":              {`{"metadata":{"labels":{"\ud800":"1"}}}`, entity.ReasonInvalidUTF8, "metadata.labels.\ufffd: it has"},
+	"half an unknown name": {`{"spec":{"x\ud800":"1"}}`, entity.ReasonSeveralWarnings,
+		"spec.x\ufffd: it has the escape of half a character, such as \\ud800: who decodes it gets U+FFFD; "},
+	"half an unknown value": {`{"spec":{"x":{"y":["\udfff"]}}}`, entity.ReasonSeveralWarnings, `spec.x: it has the escape of half`},
+	"half a status":         {`{"status":{"x":"\udfff"}}`, entity.ReasonInvalidUTF8, `status: it has the escape of half`},
+
 	"kind":      {`{"kind":"Stop"}`, entity.ReasonOtherType, `kind: it is another one than Shop`},
 	"version":   {`{"apiVersion":"shops/v2"}`, entity.ReasonOtherType, `apiVersion: it is another one than shops/v1`},
 	"owners":    {ownerDocument, entity.ReasonOwnerReferences, `metadata.ownerReferences: they have no effect in NATS`},
@@ -46,8 +57,9 @@ var plainDocuments = map[string]string{
 	"full": `{"apiVersion":"shops/v1","kind":"Shop","metadata":{"name":"s","labels":{"A":"1","a":"2"},"resourceVersion":"7",` +
 		`"generation":7},"spec":{"title":"\u0074","staff":{"A":{},"a":{}},"guests":[null,{"name":"g"}],"extra":{"X":1,"x":2}},` +
 		`"status":{"anything":{"a":1,"a":2}}}`,
-	"nothing": `{"kind":"","apiVersion":"","metadata":{"finalizers":[],"ownerReferences":null},"spec":null,"status":null}`,
-	"escaped": `{"\u0073pec":{"titl\u0065":"t"}}`,
+	"nothing":         `{"kind":"","apiVersion":"","metadata":{"finalizers":[],"ownerReferences":null},"spec":null,"status":null}`,
+	"escaped":         `{"\u0073pec":{"titl\u0065":"t"}}`,
+	"whole character": `{"spec":{"title":"\ud83d\ude00 \\ud800 \uD83D\uDE00\\\\ud800 \ue000 \\\ud83d\ude00"}}`,
 }
 
 func strictShops(t *testing.T, js jetstream.JetStream, strict entity.Strictness) *entity.Client[*Shop] {

@@ -27,7 +27,9 @@ func (c *Client[T]) decodeStored(e natsinformer.Entry, cached bool) (T, error) {
 	}
 	obj, odd, err := c.codec.read(e.Key, e.Revision, e.Value, true)
 	if err == nil {
-		c.noteOddity(e.Key, e.Revision, odd.expiring(expiryOf(e)), cached)
+		expires := expiryOf(e)
+		c.noteOddity(e.Key, e.Revision, odd.expiring(expires), cached)
+		showExpiry(obj, expires)
 	}
 	return obj, err
 }

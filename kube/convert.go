@@ -45,7 +45,7 @@ func (k *Handle[T]) withKind(obj T) T {
 }
 
 // configOf returns the fields of an object that its writer decides about: neither the status, nor what the server sets.
-// In a typed object a null is a field that was not set.
+// In a typed object a null is a field that was not set, and so is a struct that only Go makes an empty one.
 func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 	fields, err := mergediff.FieldsOf(obj)
 	if err != nil {
@@ -53,6 +53,7 @@ func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 	}
 	if _, ok := any(obj).(*unstructured.Unstructured); !ok {
 		mergediff.DropNulls(fields)
+		mergediff.DropEmptyStructs(fields, obj)
 	}
 	if k.kind != "" {
 		fields["kind"] = k.kind

@@ -110,7 +110,7 @@ func (b *builder) fields(t reflect.Type) (fields []field, knowsAll bool) {
 				found = append(found, candidate{
 					field: field{
 						name: cmp.Or(tag.name, f.Name), below: b.node(f.Type), nullable: isNullable(f.Type),
-						mayOmit: tag.omitZero, strict: tag.strict,
+						mayOmit: tag.omitZero, strict: tag.strict, zeros: zerosOf(f.Type, tag),
 					},
 					depth: at.depth, tagged: tag.name != "", order: len(found),
 				})
@@ -178,6 +178,7 @@ func structOf(t reflect.Type) reflect.Type {
 type tag struct {
 	name                    string
 	embed, omitZero, strict bool
+	omitEmpty, quoted       bool
 }
 
 func tagOf(f reflect.StructField) (t tag) {
@@ -189,6 +190,10 @@ func tagOf(f reflect.StructField) (t tag) {
 			t.embed = true
 		case "omitzero":
 			t.omitZero = true
+		case "omitempty":
+			t.omitEmpty = true
+		case "string":
+			t.quoted = true
 		case "case:strict":
 			t.strict = true
 		}

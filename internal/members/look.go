@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -13,10 +12,11 @@ import (
 type Kind uint8
 
 const (
-	Unknown     Kind = iota // the type does not know it
-	Miscased                // it is known by another case of its name
-	Duplicate               // it is there more than once
-	InvalidUTF8             // its name or value is no valid UTF-8
+	Unknown       Kind = iota // the type does not know it
+	Miscased                  // it is known by another case of its name
+	Duplicate                 // it is there more than once
+	InvalidUTF8               // its name or value is no valid UTF-8
+	HalfCharacter             // its name or value has the escape of one surrogate without the other one
 )
 
 // Problem is a member that is odd.
@@ -33,8 +33,9 @@ const MostProblems = 8
 
 // Found is what Look found.
 type Found struct {
-	// Unknown are the members that the type does not know, but for those in elements of arrays. Nil means none.
-	Unknown *Part
+	// Kept are the members that the type does not know, and those that may be zero and left out, but for those in
+	// elements of arrays. Nil means none. See Part.Settle.
+	Kept *Part
 	// Problems are the first MostProblems; More is how many there are besides.
 	Problems []Problem
 	More     int
@@ -42,9 +43,9 @@ type Found struct {
 
 // Look finds what is odd in a document that decodes into the type. It is slow: see Clean.
 func (s *Shape) Look(document []byte) (Found, error) {
-	l := &looker{d: decoder(document)}
-	unknown, err := l.value(s.root, true)
-	l.Unknown = unknown
+	l := &looker{d: decoder(document), document: document}
+	kept, err := l.value(s.root, true, 0)
+	l.Kept = kept
 	return l.Found, err
 }
 
@@ -55,8 +56,9 @@ func decoder(document []byte) *jsontext.Decoder {
 
 type looker struct {
 	Found
-	d    *jsontext.Decoder
-	path []string // of the value that is looked at
+	document []byte
+	d        *jsontext.Decoder
+	path     []string // of the value that is looked at
 }
 
 func (l *looker) tell(kind Kind, meant string) {
@@ -67,18 +69,28 @@ func (l *looker) tell(kind Kind, meant string) {
 	l.Problems = append(l.Problems, Problem{Kind: kind, Path: slices.Clone(l.path), Meant: meant})
 }
 
-// value looks at the next value. keep says that the unknown members in it are kept.
-func (l *looker) value(n *node, keep bool) (*Part, error) {
+// text tells of text that becomes another one when it is written again.
+func (l *looker) text(raw []byte) (odd bool) {
+	kind, odd := textIn(raw)
+	if odd {
+		l.tell(kind, "")
+	}
+	return odd
+}
+
+// value looks at the next value. keep says that the unknown members in it are kept, and those zeros also where a field
+// is not left out by itself: it is in one that may be.
+func (l *looker) value(n *node, keep bool, within zeros) (*Part, error) {
 	kind := l.d.PeekKind()
 	switch {
 	case n != nil && kind == '{' && (n.structure || n.mapping):
-		return l.object(n, keep)
+		return l.object(n, keep, within)
 	case n != nil && kind == '[' && n.list:
 		return nil, l.array(n)
 	}
 	raw, err := l.d.ReadValue()
-	if err == nil && !utf8.Valid(raw) {
-		l.tell(InvalidUTF8, "")
+	if err == nil {
+		l.text(raw)
 	}
 	return nil, err
 }
@@ -89,7 +101,7 @@ func (l *looker) array(n *node) error {
 	}
 	for i := 0; l.d.PeekKind() != ']'; i++ {
 		l.path = append(l.path, "["+strconv.Itoa(i)+"]")
-		if _, err := l.value(n.each, false); err != nil {
+		if _, err := l.value(n.each, false, 0); err != nil {
 			return err
 		}
 		l.path = l.path[:len(l.path)-1]
@@ -99,12 +111,12 @@ func (l *looker) array(n *node) error {
 }
 
 // object looks at an object. Of several members with one name, what is unknown in the last one is kept.
-func (l *looker) object(n *node, keep bool) (*Part, error) {
+func (l *looker) object(n *node, keep bool, within zeros) (*Part, error) {
 	if _, err := l.d.ReadToken(); err != nil {
 		return nil, err
 	}
 	o := &object{
-		node: n, keep: keep,
+		node: n, keep: keep, within: within,
 		count: map[string]int{}, members: map[string]member{}, below: map[string]subpart{},
 	}
 	for l.d.PeekKind() != '}' {
@@ -115,10 +127,11 @@ func (l *looker) object(n *node, keep bool) (*Part, error) {
 		quoted = quoted.Clone()
 		unquoted, _ := jsontext.AppendUnquote(nil, quoted) // it was read, so it is a string
 		l.path = append(l.path, string(unquoted))
-		if !utf8.Valid(quoted) {
-			l.tell(InvalidUTF8, "")
+		name := string(unquoted)
+		if l.text(quoted) && o.isUnknown(name) {
+			name = string(quoted) // two of them may look like one
 		}
-		if err := l.member(o, string(unquoted), quoted); err != nil {
+		if err := l.member(o, name, quoted); err != nil {
 			return nil, err
 		}
 		l.path = l.path[:len(l.path)-1]
@@ -131,20 +144,24 @@ func (l *looker) object(n *node, keep bool) (*Part, error) {
 type object struct {
 	*node
 	keep    bool
+	within  zeros
 	count   map[string]int
 	order   []string // of the names
 	members map[string]member
 	below   map[string]subpart
 }
 
+func (o *object) isUnknown(name string) bool {
+	return o.structure && !o.knowsAll && o.find([]byte(name), 0) < 0 && o.folded(name) < 0
+}
+
 func (o *object) part() *Part {
 	p := &Part{}
 	for _, name := range o.order {
-		if m, ok := o.members[name]; ok {
-			p.members = append(p.members, m)
-		}
 		if s, ok := o.below[name]; ok {
 			p.below = append(p.below, s)
+		} else if m, ok := o.members[name]; ok {
+			p.members = append(p.members, m)
 		}
 	}
 	if len(p.members) == 0 && len(p.below) == 0 {
@@ -173,7 +190,17 @@ func (l *looker) member(o *object, name string, quoted []byte) error {
 	}
 	l.again(o, at.name)
 	isNull := l.d.PeekKind() == 'n'
-	below, err := l.value(at.below, o.keep)
+	from, zero := l.zero(o, at)
+	within := o.within
+	if at.zeros&zeroDeep != 0 {
+		within = at.zeros
+	}
+	below, err := l.value(at.below, o.keep, within)
+	if delete(o.members, at.name); zero && below == nil && err == nil {
+		o.members[at.name] = member{
+			name: at.name, quoted: quoted, value: bytes.Clone(l.document[from:l.d.InputOffset()]), known: true,
+		}
+	}
 	switch {
 	case below != nil:
 		o.below[at.name] = subpart{name: at.name, part: below, mayOmit: at.mayOmit}
@@ -181,6 +208,16 @@ func (l *looker) member(o *object, name string, quoted []byte) error {
 		delete(o.below, at.name)
 	}
 	return err
+}
+
+// zero reports whether the next value, that of a field, may be a zero to keep, and where it begins.
+func (l *looker) zero(o *object, at field) (from int, zero bool) {
+	s := scanner{data: l.document, pos: int(l.d.InputOffset())}
+	if s.peek() == ':' {
+		s.pos++
+	}
+	s.peek()
+	return s.pos, o.keep && o.structure && s.mayBeZero(at.zeros|o.within)
 }
 
 func (l *looker) unknown(o *object, name string, quoted []byte) error {
@@ -191,11 +228,11 @@ func (l *looker) unknown(o *object, name string, quoted []byte) error {
 	l.tell(Unknown, meant)
 	l.again(o, name)
 	value, err := l.d.ReadValue()
-	if err == nil && !utf8.Valid(value) {
-		l.tell(InvalidUTF8, "")
+	if err == nil {
+		l.text(value)
 	}
 	if o.keep {
-		o.members[name] = member{name, quoted, bytes.Clone(value)}
+		o.members[name] = member{name: name, quoted: quoted, value: bytes.Clone(value)}
 	}
 	return err
 }

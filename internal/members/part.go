@@ -7,17 +7,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Part are the members of a document that a type does not know. Nil has none. It is shared and not changed once it was
-// handed out, but by KeepAlone.
+// Part are the members of a document that are kept: those that a type does not know, and those that it knows and leaves
+// out, because they are zero. Nil has none. It is shared and not changed once it was handed out, but by Settle.
 type Part struct {
 	members []member
 	below   []subpart
 }
 
-// member is an unknown member as it was written.
+// member is a member as it was written.
 type member struct {
-	name          string
+	name          string // of the field, if it is known
 	quoted, value []byte
+	known         bool
 }
 
 // subpart are the unknown members in a known one.
@@ -44,34 +45,44 @@ func (p *Part) Size() int {
 	return size
 }
 
-// MayBeAlone reports whether there are unknown members in something that may be left out when the type is encoded,
-// because all that is known of it is zero. KeepAlone has to be told then.
-func (p *Part) MayBeAlone() bool {
-	return p != nil && slices.ContainsFunc(p.below, func(s subpart) bool { return s.mayOmit || s.part.MayBeAlone() })
+// MustSettle reports whether it depends on what the type is encoded to what of the part is kept. Settle has to be told
+// then.
+func (p *Part) MustSettle() bool {
+	return p != nil && (slices.ContainsFunc(p.members, func(m member) bool { return m.known }) ||
+		slices.ContainsFunc(p.below, func(s subpart) bool { return s.mayOmit || s.part.MustSettle() }))
 }
 
-// KeepAlone is told what the type is encoded to, of the document that the part is of. What is not there was zero, and
-// so nobody has removed it when it is not there the next time.
-func (p *Part) KeepAlone(encoded []byte) error {
-	d := decoder(encoded)
-	return p.keepAlone(d)
+// Settle is told what the type is encoded to, of the document that the part is of. A known member that is not there was
+// zero and is left out: it is kept. An object that is not there was zero, too, and so nobody has removed it when it is
+// not there the next time. Settle returns what is kept; nil if nothing is.
+func (p *Part) Settle(encoded []byte) (*Part, error) {
+	err := p.settle(decoder(encoded))
+	if err != nil || p.isEmpty() {
+		return nil, err
+	}
+	return p, nil
 }
 
-func (p *Part) keepAlone(d *jsontext.Decoder) error {
-	found := map[string]bool{}
+func (p *Part) isEmpty() bool { return len(p.members) == 0 && len(p.below) == 0 }
+
+func (p *Part) settle(d *jsontext.Decoder) error {
+	has, found := map[string]bool{}, map[string]bool{}
 	below := p.byName()
 	err := objectMembers(d, func(name string, _ jsontext.Value) error {
+		has[name] = true
 		part := below[name]
 		if part == nil || d.PeekKind() != '{' {
 			return d.SkipValue()
 		}
 		found[name] = true
-		return part.keepAlone(d)
+		return part.settle(d)
 	})
+	p.members = slices.DeleteFunc(p.members, func(m member) bool { return m.known && has[m.name] })
 	for i := range p.below {
 		s := &p.below[i]
 		s.alone = s.mayOmit && !found[s.name]
 	}
+	p.below = slices.DeleteFunc(p.below, func(s subpart) bool { return s.part.isEmpty() })
 	return err
 }
 
@@ -103,15 +114,15 @@ func objectMembers(d *jsontext.Decoder, f func(name string, quoted jsontext.Valu
 	return err
 }
 
-// Merge returns a document, which is a JSON object, with the unknown members of a part. What the document has, stays as
-// it is. Members in an object that the document does not have are not kept, and neither are those of which the document
-// has something else in their place.
-func Merge(document []byte, unknown *Part) ([]byte, error) {
-	if unknown == nil {
+// Merge returns a document, which is a JSON object, with the members of a part. What the document has, stays as it is.
+// Members in an object that the document does not have are not kept, and neither are those of which the document has
+// something else in their place.
+func Merge(document []byte, kept *Part) ([]byte, error) {
+	if kept == nil {
 		return document, nil
 	}
 	var out bytes.Buffer
-	if err := unknown.merge(decoder(document), &out); err != nil {
+	if err := kept.merge(decoder(document), &out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
@@ -171,7 +182,7 @@ func begin(out *bytes.Buffer, first int, quoted []byte) {
 	out.WriteByte(':')
 }
 
-// Object is a JSON object of the unknown members, and of the objects that they are in.
+// Object is a JSON object of the members, and of the objects that they are in.
 func (p *Part) Object() []byte {
 	var out bytes.Buffer
 	if p == nil {

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"hash/maphash"
 	"sync"
-	"unicode/utf8"
 )
 
 // Clean reports whether a document has nothing that Look would find. It is fast and allocates nothing. It may be wrong
 // about a document that is clean, but never about one that is not. The document is valid JSON.
 func (s *Shape) Clean(document []byte) bool {
-	if !utf8.Valid(document) {
+	if _, odd := textIn(document); odd {
 		return false
 	}
 	scan := scanner{data: document}
@@ -123,6 +122,9 @@ func (s *scanner) structure(n *node) bool {
 			return false
 		}
 		seen[i/64] |= bit
+		if z := n.fields[i].zeros; z != 0 && s.mayBeZero(z) {
+			return false
+		}
 		if !s.value(n.fields[i].below) {
 			return false
 		}

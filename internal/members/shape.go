@@ -1,5 +1,6 @@
-// Package members says what a Go type knows of JSON documents. It finds members that the type does not know and members
-// that are there twice or in another case, and puts unknown members back into a document that was written without them.
+// Package members says what a Go type knows of JSON documents. It finds members that the type does not know, members
+// that are there twice or in another case, and zeros that are written out although the type leaves them out (omitempty,
+// omitzero). It puts unknown members and such zeros back into a document that was written without them.
 //
 // What a type knows is what encoding/json decodes into it. A type with its own UnmarshalJSON or UnmarshalText, an
 // interface, and all that is below them, know everything. So do maps: each of their members is a key.
@@ -18,6 +19,9 @@ type Shape struct{ root *node }
 type Options struct {
 	// Ignored are members of the document itself that nobody looks at, whatever is in them.
 	Ignored []string
+	// NotKept are names of members of the document ("") or of a member of it, of which a zero that is written out is
+	// not kept.
+	NotKept map[string][]string
 }
 
 // Of returns the shape of a type.
@@ -37,7 +41,25 @@ func Of(t reflect.Type, opts Options) *Shape {
 		}
 		root.index()
 	}
+	root = *root.notKeeping(opts.NotKept[""])
+	for name, below := range opts.NotKept {
+		if i := root.find([]byte(name), 0); i >= 0 && root.fields[i].below != nil {
+			root.fields[i].below = root.fields[i].below.notKeeping(below)
+		}
+	}
 	return &Shape{&root}
+}
+
+// notKeeping returns a copy that keeps no zeros of these fields.
+func (n *node) notKeeping(names []string) *node {
+	out := *n
+	out.fields = slices.Clone(n.fields)
+	for i := range out.fields {
+		if slices.Contains(names, out.fields[i].name) {
+			out.fields[i].zeros = 0
+		}
+	}
+	return &out
 }
 
 // Any is the shape of documents of which nothing is known: each member is, and none may be there twice.
@@ -80,6 +102,7 @@ type field struct {
 	nullable bool // null takes away what was decoded before
 	mayOmit  bool // a value may be left out of a document although it was there
 	strict   bool // other cases of the name are other names
+	zeros    zeros
 }
 
 // anything is what an interface takes.
