@@ -40,7 +40,9 @@ func (e *NotReconciledError) Error() string {
 	todo := ""
 	switch e.Reason {
 	case ReasonTerminal:
-		todo = " It is not retried: change the document, or what the error is about, and then restart the controller."
+		todo = " It is not retried by itself: change the document, or mend what the error is about. A change of " +
+			"what the controller owns or watches wakes it; after any other, enqueue it by hand, or restart " +
+			"the controller."
 	case ReasonInvalid:
 		todo = " Mend the document."
 	case ReasonSuspended:
