@@ -58,11 +58,12 @@ type Record struct {
 	Status stdjson.RawMessage `json:"status,omitempty"`
 	// StatusRevision counts how often UpdateStatus changed Status.
 	StatusRevision uint64 `json:"statusRevision,omitempty"`
-	// LastDocument is the document at DocumentRevision, as it was about to be reconciled. Both are missing if it is
-	// larger than Config.LastDocumentLimit. Cached records have no LastDocument. Who may read the status bucket reads
-	// the documents here; it comes without the fields that are secret, see Config.SecretFields.
+	// LastDocument is the document at DocumentRevision, as it was about to be reconciled. It is missing if it is larger
+	// than Config.LastDocumentLimit; see Records.Put. Cached records have no LastDocument. Who may read the status
+	// bucket reads the documents here; it comes without the fields that are secret, see Config.SecretFields.
 	LastDocument stdjson.RawMessage `json:"lastDocument,omitempty"`
-	// DocumentRevision is the revision of LastDocument. Cached records have it.
+	// DocumentRevision is the revision of LastDocument. Cached records have it. A controller writes it also where the
+	// document is too large to be kept: it is the revision that the controller began with last.
 	DocumentRevision uint64 `json:"documentRevision,omitempty"`
 	// DocumentExpires is when the document at DocumentRevision expires by the TTL that its own writer has set
 	// (Nats-TTL), as RFC 3339 in UTC; ExpiresNever if the writer has set that it outlives the age limit of the bucket;

@@ -168,9 +168,9 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 }
 
 // Put writes a record if the stored one is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
-// rec.SchemaVersion, and removes the secret fields of LastDocument (Config.SecretFields), and all of it above
-// Config.LastDocumentLimit. IsConflict if the stored one is at
-// another revision.
+// rec.SchemaVersion, and removes the secret fields of LastDocument (Config.SecretFields). A LastDocument that is larger
+// than Config.LastDocumentLimit without them is removed from rec, and with it what is said of that document:
+// DocumentRevision becomes 0, and DocumentExpires "". IsConflict if the stored one is at another revision.
 func (r *Records) Put(ctx context.Context, key string, rec *Record) error {
 	w, err := r.write(key, rec)
 	if err != nil {

@@ -231,12 +231,25 @@ func TestALastDocumentAboveTheLimitIsLeftOut(t *testing.T) {
 		cfg := websites
 		cfg.LastDocumentLimit = 20
 		client := newClient[*Website](t, newServer(t), cfg)
-		rec := &entity.Record{LastDocument: json.RawMessage(`{"spec":{"host":"much too long"}}`), DocumentRevision: 9}
+		rec := &entity.Record{
+			LastDocument: json.RawMessage(`{"spec":{"host":"much too long"}}`), DocumentRevision: 9,
+			DocumentExpires: "2026-01-01T00:00:00Z", ObservedRevision: 8,
+		}
 		must(t, client.Records().Put(t.Context(), "a", rec))
 		got, err := client.Record(t.Context(), "a")
 		must(t, err)
-		if got.LastDocument != nil || got.DocumentRevision != 0 {
-			t.Errorf("got %s of revision %d", got.LastDocument, got.DocumentRevision)
+		for of, rec := range map[string]*entity.Record{"stored": got, "of the caller": rec} {
+			if rec.LastDocument != nil || rec.DocumentRevision != 0 || rec.DocumentExpires != "" || rec.ObservedRevision != 8 {
+				t.Errorf("the record %s has %s of revision %d, which expires at %q, after %d", of, rec.LastDocument,
+					rec.DocumentRevision, rec.DocumentExpires, rec.ObservedRevision)
+			}
+		}
+		// What a controller says of a document that it does not keep stays.
+		rec.DocumentRevision, rec.DocumentExpires = 10, entity.ExpiresNever
+		must(t, client.Records().Put(t.Context(), "a", rec))
+		if got, err = client.Record(t.Context(), "a"); err != nil || got.DocumentRevision != 10 ||
+			got.DocumentExpires != entity.ExpiresNever {
+			t.Errorf("it has %+v, %v", got, err)
 		}
 	})
 }

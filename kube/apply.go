@@ -40,10 +40,10 @@ const appliedHashPrefix = "nagi/applied-hash."
 // sets, are not applied. obj is not modified.
 //
 // obj holds what the controller wants and nothing else; it is not a changed copy of what was read. In a Go struct a
-// zero field without omitempty counts as present, and in your own types an empty struct, too, unless it has omitzero: it
-// may be required, or have defaults. In the types of Kubernetes' own API a struct with omitempty that has nothing set,
-// such as the strategy of a Deployment, is left out. A pointer to one, such as an emptyDir, is applied. An obj without a
-// name is refused.
+// zero field without omitempty counts as present, and in your own types an empty struct, too, unless it has omitzero:
+// it may be required, or have defaults. In the types of Kubernetes' own API a struct with omitempty that has nothing
+// set, such as the strategy of a Deployment, is left out. A pointer to one, such as an emptyDir, is applied. An obj
+// without a name is refused.
 //
 // Inside a reconcile the reconciled primary becomes the owner. If an object of that name exists and is not the
 // primary's, nothing is written, the error is a *ResourceExistsError, and an event on the primary says so, as with

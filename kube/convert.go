@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/kubeerrors"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -69,6 +70,9 @@ func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		for _, name := range setByServer {
 			delete(metadata, name)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, entity.ExpiresAnnotation) // of an entity whose annotations were copied
 		}
 	}
 	return fields, nil

@@ -312,3 +312,29 @@ func TestTheSpecOfAnObjectMayBeAMessageOfProtobuf(t *testing.T) {
 		t.Errorf("%d writes were sent, want two", n)
 	}
 }
+
+// TestCopiedAnnotationsTellNothingOfATTL: when a primary ends is no annotation of what is made for it.
+func TestCopiedAnnotationsTellNothingOfATTL(t *testing.T) {
+	handle, client := gatewayHandle[*gateway](t)
+	primary := ownedByShop("a")
+	primary.Annotations[entity.ExpiresAnnotation], primary.Annotations["mine"] = "2026-01-01T00:00:00Z", "m"
+	for range 2 {
+		obj := &gateway{ObjectMeta: *primary.DeepCopy()}
+		if _, err := handle.CreateOrUpdate(t.Context(), obj, func(g *gateway) error {
+			g.Annotations = primary.Annotations
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := client.Resource(gateways).Namespace("shop").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if annotations := got.GetAnnotations(); annotations[entity.ExpiresAnnotation] != "" || annotations["mine"] != "m" {
+		t.Errorf("it has %v", annotations)
+	}
+	if n := sent(client); n != 1 {
+		t.Errorf("%d writes were sent, want 1", n)
+	}
+}
