@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
@@ -230,13 +231,11 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if err := w.checkServer(ctx, s); err != nil {
 		return 0, nil, err
 	}
-	name := "nagi-" + nuid.Next()
-	w.consumers[name] = false
 	after := w.cursor
 	if m != resume {
 		after = 0
 	}
-	err = s.createConsumer(ctx, name, after, w.createTimeout(info))
+	name, err := w.consume(ctx, s, after, info)
 	if errors.Is(err, nats.ErrTimeout) {
 		w.unanswered++
 	}
@@ -255,6 +254,26 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	}
 	w.deleteOthers(ctx, s)
 	return m, info, nil
+}
+
+// consume makes a consumer behind a sequence. Where the limit of consumers is reached, those of earlier sessions, which
+// are deleted once this one has its consumer, have to go first.
+func (w *worker) consume(ctx context.Context, s *session, after uint64, info *streamInfo) (name string, err error) {
+	for last := false; ; last = true {
+		earlier := len(w.consumers) > 0 && !w.leaves.Load()
+		name = "nagi-" + nuid.Next()
+		w.consumers[name] = false
+		err = s.createConsumer(ctx, name, after, w.createTimeout(info), info)
+		api, refused := errors.AsType[*jetstream.APIError](err)
+		if !refused || api.ErrorCode != jetstream.JSErrCodeMaximumConsumersLimit || !earlier || last {
+			return name, err
+		}
+		delete(w.consumers, name)
+		w.deleteOthers(ctx, s)
+		if err := s.idle(ctx); err != nil {
+			return name, err
+		}
+	}
 }
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
