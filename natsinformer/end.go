@@ -71,13 +71,7 @@ func (s *session) urge(now time.Time) (wake time.Time, err error) {
 		return wake, nil
 	}
 	s.urged = true
-	if err := s.nc.PublishRequest(
-		s.nextSubject(), s.inbox+"."+s.listPull(), []byte(s.listRequest(true)),
-	); err != nil {
-		return wake, fmt.Errorf("asking the consumer for messages: %w", err)
-	}
-	s.credit += s.batch
-	return now.Add(time.Minute), nil
+	return now.Add(time.Minute), s.sendPull(s.listPull(), s.listRequest(true), s.batch)
 }
 
 // listPull returns the token of a pull of a list that is sent now.
@@ -188,9 +182,5 @@ func (s *session) probe(now time.Time) (again time.Time, err error) {
 	s.probes++
 	token := probeToken + strconv.Itoa(s.probes)
 	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, s.probeBatch(), probeExpires)
-	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
-		return now, fmt.Errorf("asking the consumer for messages: %w", err)
-	}
-	s.credit += s.probeBatch()
-	return now.Add(probeExpires), nil
+	return now.Add(probeExpires), s.sendPull(token, request, s.probeBatch())
 }

@@ -76,6 +76,9 @@ type session struct {
 	ended    bool          // the end was found behind the messages that receive returns
 	doubted  bool          // but it may not be the stream's end
 	made     time.Time     // not after the consumer
+	pulls    int       // requests for messages sent
+	asked    int       // messages they asked for
+	replies  int       // to them: messages, heartbeats and other status messages
 	batch    int           // messages that a pull asks for: pullBatch, unless the server allows fewer
 	inactive time.Duration // after which the server looks whether somebody still waits
 	beats    int           // heartbeats of a list in a row, of one pull
@@ -193,12 +196,15 @@ func (s *session) take(m *nats.Msg) {
 	switch {
 	case !ours:
 		s.credit--
+		s.replies++
 		s.beats, s.urged = 0, false
 		s.alive, s.heard = true, time.Now()
 		s.incoming = append(s.incoming, m)
 	case token == pullToken, strings.HasPrefix(token, probeToken):
+		s.replies++
 		s.failed = s.takeStatus(m, token)
 	case strings.HasPrefix(token, listToken):
+		s.replies++
 		s.heard = time.Now()
 		if s.listing {
 			s.failed = s.takeListStatus(m, token)
@@ -314,11 +320,35 @@ func (s *session) pull() error {
 	if s.listing {
 		token, request = s.listPull(), s.listRequest(s.credit <= 0)
 	}
+	return s.sendPull(token, request, s.batch)
+}
+
+// sendPull sends a request for messages, whose replies come under the token.
+func (s *session) sendPull(token, request string, messages int) error {
 	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
 		return fmt.Errorf("asking the consumer for messages: %w", err)
 	}
-	s.credit += s.batch
+	s.pulls++
+	s.asked += messages
+	s.credit += messages
 	return nil
+}
+
+// cropped reports whether no request for messages got more than one reply. The server sends at least heartbeats.
+func (s *session) cropped() bool { return s.replies > 0 && s.replies <= s.pulls }
+
+// explain says how far the consumer has come that fell silent, or of which a message was lost, where that tells why.
+func (s *session) explain(err error) error {
+	came := s.consSeq + uint64(len(s.incoming))
+	switch {
+	case s.cropped():
+		return fmt.Errorf("%w: asked for %d messages in %d requests, and %d came, in one reply to each: "+
+			"if this account imports the JetStream API from another one, the export there needs response_type: stream, "+
+			"or only the first reply to each request comes through", err, s.asked, s.pulls, came)
+	case s.listing && s.replies > 0:
+		return fmt.Errorf("%w: asked for %d messages, and %d came", err, s.asked, came)
+	}
+	return err
 }
 
 func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }

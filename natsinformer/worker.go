@@ -55,6 +55,8 @@ type worker struct {
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
+	cropped     int   // sessions in a row in which no request for messages got more than one reply
+	watched     bool  // something came in the session after its list
 }
 
 func newWorker(src *source) *worker {
@@ -89,7 +91,7 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		w.expectSession(ctx, err)
 		var lost *lostError
-		if errors.As(err, &lost) && time.Since(began) > maxPause {
+		if errors.As(err, &lost) && w.watched && time.Since(began) > maxPause {
 			failures = 0 // it worked for a while: try again at once
 		}
 		if lost == nil || failures >= quietFailures {
@@ -170,6 +172,7 @@ func (w *worker) attempt(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	w.watched = false
 	m, info, err := w.establish(ctx, s)
 	if err != nil {
 		return w.ended(s, err)
@@ -198,11 +201,27 @@ func (w *worker) attempt(ctx context.Context) error {
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
 // a problem. The first silence in a list only ends the session: the server or this process may have paused. If the next
-// list, which waits longer, meets silence too, that is a problem.
+// list, which waits longer, meets silence too, that is a problem. It is one at once where no request for messages got
+// more than one reply, which is what is left of a list's where an account passes on no more. A watch that is quiet
+// looks so after its first heartbeat, so there it takes two.
 func (w *worker) ended(s *session, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	failed := errors.Is(err, errSilent) || errors.Is(err, errSkipped)
+	if failed {
+		err = s.explain(err)
+	}
+	if failed && s.cropped() {
+		w.cropped++
+	} else if s.replies > s.pulls {
+		w.cropped = 0
+	}
+	switch {
+	case failed && s.cropped() && (s.listing || w.cropped > 1):
+		return err
+	case errors.Is(err, errSilent) && s.listing && s.patience > 1:
+		return err
 	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped),
 		errors.Is(err, errSubjectsChanged),
 		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)),
