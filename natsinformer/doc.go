@@ -55,6 +55,20 @@
 // the informer shows what the mirror has. A stream that keeps no documents of a bucket is an error that names what it
 // keeps: in Status, to OnError and in the log.
 //
+// # Several accounts
+//
+// Where the bucket is in another account, that one exports $JS.API.> as a service with response_type: stream, and this
+// one imports it; docs/security.md shows both, with what else a controller needs. Without the response type the server
+// passes on the first message of each answer only. Status, OnError and the log tell that, with what was asked for and
+// what came.
+//
+// # Limits of the server
+//
+// An informer needs one consumer of the stream (max_consumers). Its pulls ask for as many messages as
+// jetstream.limits.max_request_batch allows, and at most 4,096. A list takes a round trip for each of them, so a low
+// limit makes it slow. The consumer asks for an inactive_threshold of 30 s, or what the stream allows
+// (consumer_limits).
+//
 // # Half-open connections
 //
 // The informer notices a connection over which nothing comes within 1.25 seconds, but the connection is the user's, and

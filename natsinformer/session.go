@@ -76,9 +76,9 @@ type session struct {
 	ended    bool          // the end was found behind the messages that receive returns
 	doubted  bool          // but it may not be the stream's end
 	made     time.Time     // not after the consumer
-	pulls    int       // requests for messages sent
-	asked    int       // messages they asked for
-	replies  int       // to them: messages, heartbeats and other status messages
+	pulls    int           // requests for messages sent
+	asked    int           // messages they asked for
+	replies  int           // to them: messages, heartbeats and other status messages
 	batch    int           // messages that a pull asks for: pullBatch, unless the server allows fewer
 	inactive time.Duration // after which the server looks whether somebody still waits
 	beats    int           // heartbeats of a list in a row, of one pull
