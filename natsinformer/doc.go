@@ -41,7 +41,8 @@
 // is known at once. Where one is missing, its key may have been written again and the newer message may be still to
 // come. Then it is known when the consumer says, as at the end of a list, that there is nothing more.
 //
-// resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream.
+// resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream. The
+// store's is the sequence up to which it is complete; it is 0 only where the stream never had a message.
 //
 // A transform (Informer.SetTransform) is applied once to each revision, right after Config.Decode. What it leaves out
 // is kept nowhere. It sees no deletes: their handlers get a copy of what it made of the last revision.

@@ -250,15 +250,6 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 	return i.src.progress.until(ctx, done, func() bool { return processed() >= revision })
 }
 
-// LastSyncResourceVersion returns client-go's, without the zeros that tell our bookmarks apart.
-func (i *informer) LastSyncResourceVersion() string {
-	version := i.SharedIndexInformer.LastSyncResourceVersion()
-	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" || version == "" {
-		return trimmed
-	}
-	return "0"
-}
-
 func (i *informer) Status() Status {
 	status := i.src.health.get()
 	status.Behind = i.src.behind.Load()

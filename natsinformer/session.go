@@ -343,8 +343,8 @@ func (s *session) explain(err error) error {
 	switch {
 	case s.cropped():
 		return fmt.Errorf("%w: asked for %d messages in %d requests, and %d came, in one reply to each: "+
-			"if this account imports the JetStream API from another one, the export there needs response_type: stream, "+
-			"or only the first reply to each request comes through", err, s.asked, s.pulls, came)
+			"if this account imports the JetStream API from another one, the export there needs "+
+			"response_type: stream, or only the first reply to each request comes through", err, s.asked, s.pulls, came)
 	case s.listing && s.replies > 0:
 		return fmt.Errorf("%w: asked for %d messages, and %d came", err, s.asked, came)
 	}

@@ -47,8 +47,7 @@ type worker struct {
 	consumers map[string]bool // names of consumers that may exist on the server, and whether each should
 	items     []item
 	emitted   uint64 // resourceVersion of the last event
-	relists   int
-	noticed   mode // restored or relisted until the store reflects that stream
+	noticed   mode   // restored or relisted until the store reflects that stream
 
 	comparison  comparison
 	expiries    expiries
