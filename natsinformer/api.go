@@ -50,6 +50,7 @@ type streamInfo struct {
 	Config  struct {
 		kvsubjects.Stream
 		MaxAge      time.Duration `json:"max_age"`
+		History     int           `json:"max_msgs_per_subject"`
 		AllowMsgTTL bool          `json:"allow_msg_ttl"`
 		MarkerTTL   time.Duration `json:"subject_delete_marker_ttl"` // of what a limit removes; zero for no markers
 		Limits      struct {
@@ -190,11 +191,13 @@ type messageQuery struct {
 	once bool // it is one of many, and not repeated while no answer comes: the others would have to wait
 }
 
-// storedMessage identifies a message; its value is not read.
+// storedMessage is a message as the leader has it.
 type storedMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
+	Header  []byte    `json:"hdrs"`
+	Value   []byte    `json:"data"`
 }
 
 // askMessage passes the message to done, or nil if the leader has none.

@@ -142,8 +142,8 @@ func (p *progress) shows(e watch.Event) bool {
 	return exists && same(stored, e.Object)
 }
 
-// same reports whether a stored object is the one that was emitted. A document that was replaced in another stream by one
-// of the same revision is another object.
+// same reports whether a stored object is the one that was emitted. A document that was replaced in another stream by
+// one of the same revision is another object.
 func same(stored any, emitted kruntime.Object) bool {
 	a, b := reflect.ValueOf(stored), reflect.ValueOf(emitted)
 	if a.Kind() == reflect.Pointer && b.Kind() == reflect.Pointer {
