@@ -35,8 +35,8 @@
 // When a document expires whose writer set a TTL (Nats-TTL), a stream without limit markers sends nothing. The informer
 // knows when that is due, and asks the leader then. It delivers the delete as soon as the leader has nothing of the
 // key, mostly within a second. The leader's word and clock count. Keys without a TTL cost nothing. Where a bucket keeps
-// more than one revision of a key, the one before is the latest again: the informer reads it, and tells of a change to a
-// lower revision. Such a bucket is better made with a history of 1.
+// more than one revision of a key, the one before is the latest again: the informer reads it, and tells of a change to
+// a lower revision. Such a bucket is better made with a history of 1.
 //
 // Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for a sequence: to read
 // one's own write, or to know that something does not exist. Where the stream has a message for each sequence, this
@@ -46,9 +46,8 @@
 // resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream. The
 // store's is the sequence up to which it is complete; it is 0 only where the stream never had a message.
 //
-// Of what client-go's informers do, these do one thing not: they do not resync, also not for a handler that was added
-// with a resync period. A controller that wants that does it by itself. The handler of SetWatchErrorHandler is told of
-// what OnError is told, when nothing works and each time the reason changes; the reflector that it gets is for its name.
+// The informers do not resync, not even for a handler that was added with a resync period. The handler that was set
+// with SetWatchErrorHandler is told of what Config.OnError is told, but for nil; its reflector is for the name alone.
 //
 // A transform (Informer.SetTransform) is applied once to each revision, right after Config.Decode. What it leaves out
 // is kept nowhere. It sees no deletes: their handlers get a copy of what it made of the last revision.

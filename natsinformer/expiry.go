@@ -181,7 +181,9 @@ func (w *worker) takeExpiry(ctx context.Context, s *session, a expiryAnswer) err
 	case a.info.Total == 0:
 		w.expired(ctx, one.key)
 	case a.latest != nil && a.latest.Seq < w.keys.revisionOf(one.key):
-		return w.returned(ctx, one.key, a.latest, a.info)
+		if !w.progress.holds() { // else it is asked for again
+			return w.returned(ctx, one.key, a.latest, a.info)
+		}
 	case a.latest == nil && a.info.Config.History != 1:
 		// It is still there, or was written again, or a revision before it is the latest again.
 		w.expiries.asking++
@@ -220,7 +222,7 @@ func (w *worker) returned(ctx context.Context, key string, m *storedMessage, inf
 			"bucket", w.cfg.Bucket, "key", key, "history", info.Config.History)
 	}
 	if info.Cluster != nil {
-		w.doubt(time.Now()) // a leader that was cut off answers for a while, and nothing proves that it was not this one
+		w.doubt(time.Now()) // for a while a leader that was cut off answers, too; a list will find out
 	}
 	last, reason := w.keys.live[key], w.keys.expires.reason(key, math.MaxInt64)
 	_, wasInvalid := w.keys.invalid[key]

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -128,4 +130,25 @@ func TestAnOlderRevisionIsNotReadInThePlaceOfANewerOne(t *testing.T) {
 		}
 		r.converges(t, kv, prompt)
 	})
+}
+
+// While the cursor waits for a missing message, an older revision that is the latest again does not release it.
+func TestAnOlderRevisionThatIsTheLatestAgainReleasesNothing(t *testing.T) {
+	created := time.Unix(1000, 0)
+	due := time.Unix(2000, 0)
+	w := newWorker(&source{keys: newKeys(), health: &health{}, created: created, cursor: 9})
+	w.progress = &progress{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	w.cfg.Decode = decodeThing
+	object := &thing{}
+	object.Name, object.ResourceVersion = "k", "5"
+	w.keys.put(&item{key: "k", seq: 5, created: due.Add(-time.Minute).UnixNano(), object: object,
+		header: nats.Header{ttlHeader: {"60"}}}, w.keys)
+	w.progress.hold(7)
+	info := &streamInfo{Created: created, Time: due.Add(time.Second), Total: 1}
+	info.State.LastSeq, info.Config.History = 9, 5
+	older := &storedMessage{Seq: 4, Time: created, Value: doc(1)}
+	must(t, w.takeExpiry(t.Context(), nil, expiryAnswer{deadline: w.keys.expires.next(), info: info, latest: older}))
+	if w.keys.revisionOf("k") != 5 || !w.progress.open() {
+		t.Errorf("k is at %d, and the cursor waits: %t", w.keys.revisionOf("k"), w.progress.open())
+	}
 }

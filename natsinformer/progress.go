@@ -119,6 +119,12 @@ func (p *progress) release(to uint64) {
 	}
 }
 
+// holds reports whether the cursor waits for something, so that nothing else may stop and release it.
+func (p *progress) holds() bool {
+	p.cursor() // lets go of what has come
+	return p.held.Load()
+}
+
 // open reports whether a span is held whose end is not known.
 func (p *progress) open() bool {
 	if !p.held.Load() {
