@@ -59,7 +59,8 @@
 // subject transform renames them. The informer finds out where the documents are, and reads them there; revisions are
 // those of the mirror. Write to the origin. A purge of the origin through the API does not reach a mirror: there, too,
 // the informer shows what the mirror has. A stream that keeps no documents of a bucket is an error that names what it
-// keeps: in Status, to OnError and in the log.
+// keeps: in Status, to OnError and in the log. A permission to create consumers that ends with the filter names the
+// subjects of the origin.
 //
 // # Several accounts
 //

@@ -200,9 +200,9 @@ func (w *worker) attempt(ctx context.Context) error {
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
 // a problem. The first silence in a list only ends the session: the server or this process may have paused. If the next
-// list, which waits longer, meets silence too, that is a problem. It is one at once where no request for messages got
-// more than one reply, which is what is left of a list's where an account passes on no more. A watch that is quiet
-// looks so after its first heartbeat, so there it takes two.
+// list, which waits longer, meets silence too, that is a problem. It is one at once where a list has asked more than
+// once, and each time one reply came: that is all which some accounts pass on. A watch that is quiet looks so after its
+// first heartbeat, so there it takes two.
 func (w *worker) ended(s *session, err error) error {
 	if err == nil {
 		return nil
@@ -217,7 +217,7 @@ func (w *worker) ended(s *session, err error) error {
 		w.cropped = 0
 	}
 	switch {
-	case failed && s.cropped() && (s.listing || w.cropped > 1):
+	case failed && s.cropped() && (s.listing && s.pulls > 1 || w.cropped > 1):
 		return err
 	case errors.Is(err, errSilent) && s.listing && s.patience > 1:
 		return err
