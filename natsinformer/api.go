@@ -22,7 +22,9 @@ const (
 	// placedRequest is for a consumer whose place a cluster chooses, the first time.
 	placedRequest = 2 * time.Second
 
-	inactiveThreshold = 30 * time.Second // when the server drops a consumer of ours that we could not delete
+	// inactiveThreshold is when the server drops a consumer of ours that we could not delete, unless the stream has a
+	// lower limit.
+	inactiveThreshold = 30 * time.Second
 )
 
 // api is the subject of a JetStream API request for our stream.
@@ -48,8 +50,12 @@ type streamInfo struct {
 	Config  struct {
 		kvsubjects.Stream
 		MaxAge      time.Duration `json:"max_age"`
+		History     int           `json:"max_msgs_per_subject"`
 		AllowMsgTTL bool          `json:"allow_msg_ttl"`
 		MarkerTTL   time.Duration `json:"subject_delete_marker_ttl"` // of what a limit removes; zero for no markers
+		Limits      struct {
+			Inactive time.Duration `json:"inactive_threshold"` // that a consumer may ask for; zero for any
+		} `json:"consumer_limits"`
 	} `json:"config"`
 	State struct {
 		Messages    uint64            `json:"messages"`
@@ -185,11 +191,13 @@ type messageQuery struct {
 	once bool // it is one of many, and not repeated while no answer comes: the others would have to wait
 }
 
-// storedMessage identifies a message; its value is not read.
+// storedMessage is a message as the leader has it.
 type storedMessage struct {
 	Subject string    `json:"subject"`
 	Seq     uint64    `json:"seq"`
 	Time    time.Time `json:"time"`
+	Header  []byte    `json:"hdrs"`
+	Value   []byte    `json:"data"`
 }
 
 // askMessage passes the message to done, or nil if the leader has none.
@@ -252,7 +260,9 @@ func (s *session) messages(ctx context.Context, queries []messageQuery) (found [
 // createConsumer makes a consumer of the given name that delivers every message behind the sequence. A list uses it
 // too: in a stream of one message per subject these are the last messages. In a stream with history the server (v2.15)
 // stops delivering last messages (last_per_subject) when one of them is deleted meanwhile.
-func (s *session) createConsumer(ctx context.Context, name string, after uint64, timeout time.Duration) error {
+func (s *session) createConsumer(
+	ctx context.Context, name string, after uint64, timeout time.Duration, info *streamInfo,
+) error {
 	type config struct {
 		Name          string        `json:"name"`
 		DeliverPolicy string        `json:"deliver_policy"`
@@ -267,6 +277,9 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64,
 	c := config{
 		Name: name, DeliverPolicy: "by_start_sequence", StartSeq: after + 1, AckPolicy: "none", ReplayPolicy: "instant",
 		Filter: s.src.filterSubject(), Inactive: inactiveThreshold, Replicas: 1, Memory: true,
+	}
+	if limit := info.Config.Limits.Inactive; limit > 0 {
+		c.Inactive = min(c.Inactive, limit)
 	}
 	payload, err := json.Marshal(map[string]any{"stream_name": s.src.cfg.stream(), "config": c})
 	if err != nil {
@@ -291,9 +304,17 @@ func (s *session) createConsumer(ctx context.Context, name string, after uint64,
 		return failed
 	}
 	var r struct {
-		Error *apiError `json:"error"`
+		Error  *apiError `json:"error"`
+		Config struct {
+			MaxBatch int `json:"max_batch"` // that a pull may ask for, by the server's limits; zero for any
+		} `json:"config"`
 	}
-	return s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
+	err = s.src.decodeAnswer(subject, answer, &r, func() *apiError { return r.Error })
+	if limit := r.Config.MaxBatch; limit > 0 {
+		s.batch = min(s.batch, limit)
+	}
+	s.inactive = c.Inactive
+	return err
 }
 
 // deleteConsumer asks the server to delete a consumer. done learns whether the consumer is certainly gone, and whether

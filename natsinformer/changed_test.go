@@ -61,9 +61,7 @@ func TestRecreatedStream(t *testing.T) {
 			if n := r.Status().StreamChanges; n != 1 {
 				t.Errorf("StreamChanges is %d", n)
 			}
-			if v := r.LastSyncResourceVersion(); v != "0" && strings.HasPrefix(v, "0") {
-				t.Errorf("the last resourceVersion is %s", v)
-			}
+			r.versioned(t)
 			r.follows(t, kv, "later", 7, prompt)
 			must(t, r.WaitCursor(t.Context(), r.seen.last("later").revision))
 			if got := r.Cursor(); got > r.seen.last("later").revision {
@@ -152,6 +150,7 @@ func TestRestoredStream(t *testing.T) {
 			if e := r.seen.last("new1"); e.deletion != (Deletion{false, DeleteVanished}) || e.n != 1001 {
 				t.Errorf("new1: %+v", e)
 			}
+			r.versioned(t)
 			r.follows(t, kv, "k3", 9999, prompt)
 		})
 	}
@@ -186,6 +185,7 @@ func TestRestoredStreamWrittenOverIsNoticed(t *testing.T) {
 		server.proxy.Resume()
 		answersNow(t, js, "b")
 		r.converges(t, kv, prompt)
+		r.versioned(t)
 		if n := r.Status().StreamChanges; n != 1 {
 			t.Errorf("StreamChanges is %d", n)
 		}

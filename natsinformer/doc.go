@@ -34,14 +34,20 @@
 //
 // When a document expires whose writer set a TTL (Nats-TTL), a stream without limit markers sends nothing. The informer
 // knows when that is due, and asks the leader then. It delivers the delete as soon as the leader has nothing of the
-// key, mostly within a second. The leader's word and clock count. Keys without a TTL cost nothing.
+// key, mostly within a second. The leader's word and clock count. Keys without a TTL cost nothing. Where a bucket keeps
+// more than one revision of a key, the one before is the latest again: the informer reads it, and tells of a change to
+// a lower revision. Such a bucket is better made with a history of 1.
 //
 // Informer.Cursor tells up to which sequence the store is complete, and WaitCursor waits for a sequence: to read
 // one's own write, or to know that something does not exist. Where the stream has a message for each sequence, this
 // is known at once. Where one is missing, its key may have been written again and the newer message may be still to
 // come. Then it is known when the consumer says, as at the end of a list, that there is nothing more.
 //
-// resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream.
+// resourceVersion is the revision of the key, which in JetStream is the sequence of its message in the stream. The
+// store's is the sequence up to which it is complete; it is 0 only where the stream never had a message.
+//
+// The informers do not resync, not even for a handler that was added with a resync period. The handler that was set
+// with SetWatchErrorHandler is told of what Config.OnError is told, but for nil; its reflector is for the name alone.
 //
 // A transform (Informer.SetTransform) is applied once to each revision, right after Config.Decode. What it leaves out
 // is kept nowhere. It sees no deletes: their handlers get a copy of what it made of the last revision.
@@ -53,7 +59,22 @@
 // subject transform renames them. The informer finds out where the documents are, and reads them there; revisions are
 // those of the mirror. Write to the origin. A purge of the origin through the API does not reach a mirror: there, too,
 // the informer shows what the mirror has. A stream that keeps no documents of a bucket is an error that names what it
-// keeps: in Status, to OnError and in the log.
+// keeps: in Status, to OnError and in the log. A permission to create consumers that ends with the filter names the
+// subjects of the origin.
+//
+// # Several accounts
+//
+// Where the bucket is in another account, that one exports $JS.API.> as a service with response_type: stream, and this
+// one imports it; docs/security.md shows both, with what else a controller needs. Without the response type the server
+// passes on the first message of each answer only. Status, OnError and the log tell that, with what was asked for and
+// what came.
+//
+// # Limits of the server
+//
+// An informer needs one consumer of the stream (max_consumers). Its pulls ask for as many messages as
+// jetstream.limits.max_request_batch allows, and at most 4,096. A list takes a round trip for each of them, so a low
+// limit makes it slow. The consumer asks for an inactive_threshold of 30 s, or what the stream allows
+// (consumer_limits).
 //
 // # Half-open connections
 //

@@ -39,20 +39,39 @@ import (
 //   - Before v2.11 the status is not 404 but 408 (Request Timeout), as for a pull whose time is over. The time that the
 //     pull took tells the two apart. While others write without a pause, there are no two heartbeats in a row.
 //   - While another pull waits, the server may refuse one more at once (408 Requests Pending). Then the other tells.
+//     If the last message fulfilled the pull before it, the other one never does; see urge.
 //   - The server also ends these pulls when it checks each InactiveThreshold whether somebody waits. We ask a consumer
 //     of that age again, with a pull that has delivered nothing yet.
 //
 // The replica may still be behind the leader. So the list is complete only at an end at or behind the sequence that the
 // leader said was the last when the list began (see collect).
 
-// listRequest returns a pull that finds the end.
-func (s *session) listRequest() string {
+// listRequest returns a pull that finds the end; it can do so where it delivers nothing if it is to send heartbeats.
+// While another pull waits, that is left to the other one.
+func (s *session) listRequest(beats bool) string {
 	beat := ""
-	if s.credit <= 0 { // no other pull waits
+	if beats {
 		beat = fmt.Sprintf(`"idle_heartbeat":%d,`, listBeat)
 	}
 	return fmt.Sprintf(`{"batch":%d,"expires":%d,"no_wait":true,%s"max_bytes":%d}`,
-		pullBatch, listExpires, beat, s.maxBytes)
+		s.batch, listExpires, beat, s.maxBytes)
+}
+
+// listQuiet is how long the consumer sends nothing to a list before it is asked whether that is the end. It is, where
+// one pull was fulfilled by the last message, and the next one waits, has delivered nothing, and sends no heartbeats.
+const listQuiet = 100 * time.Millisecond
+
+// urge sends one more pull of a list where that is due, and returns when it may be.
+func (s *session) urge(now time.Time) (wake time.Time, err error) {
+	wake = s.heard.Add(listQuiet)
+	switch {
+	case !s.listing, s.ended, s.urged, s.credit > s.batch*3/2:
+		return now.Add(time.Minute), nil
+	case now.Before(wake):
+		return wake, nil
+	}
+	s.urged = true
+	return now.Add(time.Minute), s.sendPull(s.listPull(), s.listRequest(true), s.batch)
 }
 
 // listPull returns the token of a pull of a list that is sent now.
@@ -72,9 +91,12 @@ func (s *session) takeListStatus(m *nats.Msg, pull string) error {
 	switch {
 	case status == "404", status == "408" && description == "Request Timeout" && s.cutShort(pull):
 		s.foundEnd()
-		s.doubted = time.Since(s.made) >= inactiveThreshold
+		s.doubted = time.Since(s.made) >= s.inactive
 	case status == "100":
 		s.alive = true
+		if s.beatOf != pull {
+			s.beatOf, s.beats = pull, 0
+		}
 		s.beats++
 		all, err := s.readScanned(m)
 		if err == nil && all && s.beats >= 2 {
@@ -82,9 +104,9 @@ func (s *session) takeListStatus(m *nats.Msg, pull string) error {
 		}
 		return err
 	case status == "408" && strings.Contains(description, "Requests Pending"):
-		s.credit = max(0, s.credit-pullBatch)
+		s.credit = max(0, s.credit-s.batch)
 	case status == "408", status == "409":
-		return s.pullEnded(m)
+		return s.pullEnded(m, s.batch)
 	default:
 		return statusError(m)
 	}
@@ -149,6 +171,8 @@ func (s *session) pendingBehind() uint64 {
 // unknownPending stands for a count that the server has not told.
 const unknownPending = math.MaxUint64
 
+func (s *session) probeBatch() int { return min(probeBatch, s.batch) }
+
 // probe makes the consumer report each end at once for the next probeExpires (see above). It returns when to ask again.
 func (s *session) probe(now time.Time) (again time.Time, err error) {
 	if again = s.probed.Add(probeExpires); now.Before(again) {
@@ -157,10 +181,6 @@ func (s *session) probe(now time.Time) (again time.Time, err error) {
 	s.probed = now
 	s.probes++
 	token := probeToken + strconv.Itoa(s.probes)
-	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, probeBatch, probeExpires)
-	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
-		return now, fmt.Errorf("asking the consumer for messages: %w", err)
-	}
-	s.credit += probeBatch
-	return now.Add(probeExpires), nil
+	request := fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":1}`, s.probeBatch(), probeExpires)
+	return now.Add(probeExpires), s.sendPull(token, request, s.probeBatch())
 }

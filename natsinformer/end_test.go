@@ -143,7 +143,7 @@ func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 			defer s.close()
 			info, err := s.info(t.Context())
 			must(t, err)
-			must(t, s.createConsumer(t.Context(), "c", 0, slowRequest))
+			must(t, s.createConsumer(t.Context(), "c", 0, slowRequest, info))
 			must(t, s.start("c", true))
 			s.made = s.made.Add(-age)
 			s.take(&nats.Msg{Subject: s.inbox + "." + s.listPull(), Header: nats.Header{"Status": {"404"}}})
@@ -165,7 +165,7 @@ func TestAPullThatIsCutShortIsAtTheEnd(t *testing.T) {
 		ended  bool
 	}{"cut short": {0, true}, "its time is over": {listExpires, false}} {
 		t.Run(name, func(t *testing.T) {
-			s := &session{listing: true, made: time.Now().Add(-time.Minute), credit: pullBatch}
+			s := &session{listing: true, made: time.Now().Add(-time.Minute), credit: pullBatch, batch: pullBatch}
 			pull := s.listPull()
 			s.made = s.made.Add(-c.waited)
 			must(t, s.takeListStatus(&nats.Msg{Header: nats.Header{

@@ -5,11 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 )
 
 // When a message expires whose writer set a time to live, a stream without limit markers sends nothing. So the informer
@@ -124,6 +127,7 @@ type expiries struct {
 type expiryAnswer struct {
 	deadline *deadline
 	info     *streamInfo
+	latest   *storedMessage // what the key has now, if that was asked for
 	err      error
 }
 
@@ -136,7 +140,7 @@ func (w *worker) expire(ctx context.Context, s *session, now time.Time) (wake ti
 	e := &w.expiries
 	for _, a := range e.answers {
 		e.asking--
-		if err := w.takeExpiry(ctx, a); err != nil {
+		if err := w.takeExpiry(ctx, s, a); err != nil {
 			return now, err
 		}
 	}
@@ -157,25 +161,107 @@ func (w *worker) expire(ctx context.Context, s *session, now time.Time) (wake ti
 		w.keys.expires.postpone(next, at)
 		e.asking++
 		s.askKey(next.key, func(info *streamInfo, err error) {
-			e.answers = append(e.answers, expiryAnswer{next, info, err})
+			e.answers = append(e.answers, expiryAnswer{deadline: next, info: info, err: err})
 		})
 	}
 	return later, nil // an answer wakes us
 }
 
 // takeExpiry handles an answer. An error ends the session.
-func (w *worker) takeExpiry(ctx context.Context, a expiryAnswer) error {
+func (w *worker) takeExpiry(ctx context.Context, s *session, a expiryAnswer) error {
 	switch one := a.deadline; {
 	case errors.Is(a.err, nats.ErrTimeout): // the server is busy
 	case a.err != nil:
 		return a.err
 	case !a.info.Created.Equal(w.created):
 		return errStreamChanged
-	case a.info.Total > 0, a.info.State.LastSeq < w.cursor, !a.info.Time.IsZero() && a.info.Time.UnixNano() < one.at:
-		// It is still there, or was written again, or the server does not know yet what we know.
-	case w.keys.expires.of[one.key] == one: // else it was written again meanwhile
+	case a.info.State.LastSeq < w.cursor, !a.info.Time.IsZero() && a.info.Time.UnixNano() < one.at:
+		// The server does not know yet what we know, or its time has not come.
+	case w.keys.expires.of[one.key] != one: // it was written again meanwhile
+	case a.info.Total == 0:
 		w.expired(ctx, one.key)
+	case a.latest != nil && a.latest.Seq < w.keys.revisionOf(one.key):
+		if !w.progress.holds() { // else it is asked for again
+			return w.returned(ctx, one.key, a.latest, a.info)
+		}
+	case a.latest == nil && a.info.Config.History != 1:
+		// It is still there, or was written again, or a revision before it is the latest again.
+		w.expiries.asking++
+		s.askMessage(messageQuery{LastFor: w.prefix() + one.key, once: true}, func(m *storedMessage, err error) {
+			if m != nil || err != nil {
+				w.expiries.answers = append(w.expiries.answers, expiryAnswer{one, a.info, m, err})
+				return
+			}
+			w.expiries.asking-- // it has just expired
+		})
 	}
+	return nil
+}
+
+// returned delivers that the revision of a key has expired, and an older one is its latest again. That happens in a
+// bucket that keeps more than one. The older one is told as a change, though its revision is lower than the one before.
+func (w *worker) returned(ctx context.Context, key string, m *storedMessage, info *streamInfo) error {
+	it := item{key: key, seq: m.Seq, created: m.Time.UnixNano(), value: m.Value}
+	if len(m.Header) > 0 {
+		header, err := nats.DecodeHeadersMsg(m.Header)
+		if err != nil {
+			return fmt.Errorf("reading the headers of revision %d of key %q: %w", m.Seq, key, err)
+		}
+		it.header = header
+	}
+	if it.reason = markerOf(it.header); it.reason == ExpiryMarker && !w.cfg.DocumentsExpire {
+		it.reason = expiredByAge
+	}
+	if it.reason == "" {
+		it.object, it.err = w.decodeOne(&it)
+	}
+	if !w.deep {
+		w.deep = true
+		klog.FromContext(ctx).Info("A document has expired, and an older revision of it is the latest again, because "+
+			"the bucket keeps more than one: make its history 1 (max_msgs_per_subject of the stream)",
+			"bucket", w.cfg.Bucket, "key", key, "history", info.Config.History)
+	}
+	if info.Cluster != nil {
+		w.doubt(time.Now()) // for a while a leader that was cut off answers, too; a list will find out
+	}
+	last, reason := w.keys.live[key], w.keys.expires.reason(key, math.MaxInt64)
+	_, wasInvalid := w.keys.invalid[key]
+	w.progress.freeze(w.progress.cursor())
+	w.mu.Lock()
+	before := newKeys()
+	before.live[key] = last
+	w.keys.forget(key)
+	w.keys.put(&it, before)
+	w.mu.Unlock()
+	w.comparison.passed(w.cursor, w.keys)
+	var events []event
+	tell := func(kind watch.EventType, object runtime.Object) {
+		events = append(events, event{Event: watch.Event{Type: kind, Object: object}})
+		w.emit(ctx, events[0].Event)
+	}
+	switch {
+	case it.err != nil:
+		if w.cfg.OnInvalid != nil {
+			w.cfg.OnInvalid(it.entry(), it.err)
+		}
+		w.mu.Lock()
+		w.keys.reported(key)
+		w.mu.Unlock()
+	case it.reason != "" && last.object != nil:
+		tell(watch.Deleted, deleted(last.object, reason, w.cursor))
+	case it.reason != "":
+	case last.object != nil:
+		tell(watch.Modified, it.object)
+	default:
+		tell(watch.Added, it.object)
+	}
+	if wasInvalid || it.err != nil {
+		w.countInvalid()
+	}
+	if wasInvalid && it.err == nil && w.cfg.OnResolved != nil {
+		w.cfg.OnResolved(key)
+	}
+	w.thaw(ctx, events)
 	return nil
 }
 

@@ -269,7 +269,7 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 	due := time.Unix(2000, 0)
 	answer := func(change func(*streamInfo)) *streamInfo {
 		info := &streamInfo{Created: created, Time: due.Add(time.Second)}
-		info.State.LastSeq = 9
+		info.State.LastSeq, info.Config.History = 9, 1
 		change(info)
 		return info
 	}
@@ -309,7 +309,7 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 			if test.again {
 				put(9, "60")
 			}
-			err := w.takeExpiry(context.Background(), expiryAnswer{asked, test.info, test.err})
+			err := w.takeExpiry(context.Background(), nil, expiryAnswer{deadline: asked, info: test.info, err: test.err})
 			if (err != nil) != test.ends {
 				t.Errorf("the session ends with %v", err)
 			}

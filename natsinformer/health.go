@@ -15,8 +15,10 @@ import (
 type health struct {
 	bucket  string
 	onError func(error)
+	// onFailure is onError without nil; set before the start.
+	onFailure func(context.Context, error)
 
-	telling sync.Mutex // held while onError is called, so that the newest state is told last
+	telling sync.Mutex // held while they are called, so that the newest state is told last
 
 	mu      sync.Mutex
 	status  Status
@@ -88,6 +90,9 @@ func (h *health) tellFailure(ctx context.Context, err error) {
 	err = foreign.Error(fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err))
 	if h.change(err) {
 		klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
+		if h.onFailure != nil {
+			h.onFailure(ctx, err)
+		}
 	}
 }
 

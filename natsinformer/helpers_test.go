@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -255,6 +256,17 @@ func (r *running) converges(t testing.TB, kv jetstream.KeyValue, limit time.Dura
 		}
 		return maps.Equal(want, got)
 	})
+}
+
+// versioned checks that the store's resourceVersion is one that apimachinery compares: zero is that of a stream that
+// never had a message.
+func (r *running) versioned(t testing.TB) {
+	t.Helper()
+	for _, version := range []string{r.LastSyncResourceVersion(), r.GetStore().LastStoreSyncResourceVersion()} {
+		if _, err := resourceversion.CompareResourceVersion(version, "1"); err != nil && version != "0" {
+			t.Errorf("the store is at %q: %v", version, err)
+		}
+	}
 }
 
 func sample(m map[string]uint64) string {

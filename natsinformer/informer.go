@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/transform"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
@@ -25,10 +26,14 @@ import (
 // it must not change them otherwise. A document that it refuses, or at which it panics, is invalid. It is called from
 // any goroutine, and once at a time, so it must be quick and must not wait for this informer. As in client-go it is an
 // error to set it after the start.
+//
+// AddEventHandlerWithResyncPeriod adds a handler without a resync, as client-go does where an informer does none, and
+// says so in the log. SetWatchErrorHandler sets who is told of what Config.OnError is told, but for nil.
 type Informer interface {
 	cache.SharedIndexInformer
 	// Exists reports whether the key is in the store or invalid. It takes the store's key or the key as in NATS; a key
-	// with a slash is the store's.
+	// with a slash is the store's. So x/y is the key x.y in NATS if that is an object y in a namespace x, or does not
+	// decode; and x.y is never the key x/y.
 	Exists(key string) bool
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason. The keys are as somebody
 	// wrote them, and may have any bytes. Of more than 10,000 keys the rest share ErrManyInvalid as the reason.
@@ -111,7 +116,7 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		busy: turn.New(),
 
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
-		health: &health{bucket: cfg.Bucket, onError: cfg.OnError},
+		health: &health{bucket: cfg.Bucket, onError: cfg.OnError}, place: usualPlace(cfg.Bucket),
 	}
 	indexers := cache.Indexers{}
 	maps.Copy(indexers, cfg.Indexers)
@@ -138,6 +143,31 @@ func (i *informer) SetTransform(call cache.TransformFunc) error {
 	return nil
 }
 
+// SetWatchErrorHandler is SetWatchErrorHandlerWithContext.
+func (i *informer) SetWatchErrorHandler(handler cache.WatchErrorHandler) error {
+	return i.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { handler(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext keeps the handler from client-go, which would never call it: our list and watch never
+// fail.
+func (i *informer) SetWatchErrorHandlerWithContext(handler cache.WatchErrorHandlerWithContext) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.started {
+		return fmt.Errorf("natsinformer: bucket %q: the informer has already started: "+
+			"set its watch error handler before Run", i.src.cfg.Bucket)
+	}
+	if handler == nil {
+		i.src.health.onFailure = nil
+		return nil
+	}
+	// A handler may ask it for its name and type, as client-go's own does.
+	reflector := cache.NewReflectorWithOptions(i.src, nil, cache.NewStore(cache.MetaNamespaceKeyFunc),
+		cache.ReflectorOptions{Name: "natsinformer", TypeDescription: "bucket " + i.src.cfg.Bucket})
+	i.src.health.onFailure = func(ctx context.Context, err error) { handler(ctx, reflector, err) }
+	return nil
+}
+
 // Run is RunWithContext for a stop channel.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
@@ -154,22 +184,35 @@ func (i *informer) RunWithContext(ctx context.Context) {
 }
 
 func (i *informer) Exists(key string) bool {
-	// client-go's key of an object in a namespace is namespace/name; in NATS it is namespace.name.
-	inStore, inNATS := key, key
-	if strings.Contains(key, "/") {
-		inNATS = strings.Replace(key, "/", ".", 1)
-	} else {
-		inStore = strings.Replace(key, ".", "/", 1)
+	if _, exists, _ := i.GetIndexer().GetByKey(key); exists { // GetByKey never fails
+		return true
 	}
-	for _, k := range []string{key, inStore} {
-		if _, exists, _ := i.GetIndexer().GetByKey(k); exists { // GetByKey never fails
+	// client-go's key of an object in a namespace is namespace/name; in NATS it is namespace.name.
+	namespace, name, isStores := strings.Cut(key, "/")
+	if !isStores {
+		// An object without a namespace whose name has a slash is another one.
+		object, exists, _ := i.GetIndexer().GetByKey(strings.Replace(key, ".", "/", 1))
+		if exists && isNamespaced(object) {
 			return true
 		}
 	}
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
-	_, exists := i.src.keys.live[inNATS]
-	return exists
+	if !isStores {
+		_, exists := i.src.keys.live[key]
+		return exists
+	}
+	l, exists := i.src.keys.live[namespace+"."+name]
+	if !exists || l.object == nil { // what never decoded may have a namespace
+		return exists && !strings.Contains(namespace, ".")
+	}
+	stored, err := cache.MetaNamespaceKeyFunc(l.object)
+	return err == nil && stored == key
+}
+
+func isNamespaced(object any) bool {
+	accessor, err := meta.Accessor(object)
+	return err == nil && accessor.GetNamespace() != ""
 }
 
 func (i *informer) Invalid() map[string]error {
@@ -248,15 +291,6 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 		return false
 	}
 	return i.src.progress.until(ctx, done, func() bool { return processed() >= revision })
-}
-
-// LastSyncResourceVersion returns client-go's, without the zeros that tell our bookmarks apart.
-func (i *informer) LastSyncResourceVersion() string {
-	version := i.SharedIndexInformer.LastSyncResourceVersion()
-	if trimmed := strings.TrimLeft(version, "0"); trimmed != "" || version == "" {
-		return trimmed
-	}
-	return "0"
 }
 
 func (i *informer) Status() Status {

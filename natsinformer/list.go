@@ -244,8 +244,7 @@ func versionOf(object runtime.Object) string {
 	return accessor.GetResourceVersion()
 }
 
-// emitDifference brings the store from before to next. Its events are not in the order of sequences, so the cursor
-// stands still until all of them are applied.
+// emitDifference brings the store from before to next.
 func (w *worker) emitDifference(ctx context.Context, s *session, before, next *keys, cursor uint64, m mode) {
 	still := w.progress.cursor()
 	if m != listing {
@@ -260,32 +259,48 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 		}
 		return w.whyVanished(key, before, next, now)
 	})
-	for _, e := range slices.Concat(gone, changed) {
+	events := slices.Concat(gone, changed)
+	for _, e := range events {
 		w.emit(ctx, e.Event)
 	}
 	w.reportInvalid(before, next)
-	// Leading zeros tell this bookmark from all events and from the bookmark before it, and do not change the number.
-	w.relists++
-	version := "0"
-	if w.relists%2 == 0 {
-		version = "00"
+	if !w.thaw(ctx, events) {
+		return
 	}
-	version += formatVersion(cursor)
+	w.noticed = resume
+	w.health.update(func(st *Status) { st.Relisting = false })
+}
+
+// thaw waits until the store shows events that were emitted while the progress was frozen, because they are not in the
+// order of sequences, and then lets the cursor go on. A bookmark moves the store to the cursor. It comes after the
+// events, because it does not tell that they were applied: one of them may have the same resourceVersion. thaw returns
+// false if the context ends meanwhile.
+func (w *worker) thaw(ctx context.Context, events []event) bool {
+	if n := len(events); n > 0 {
+		w.untilApplied(ctx, func() bool { return w.progress.shows(events[n-1].Event) })
+	}
+	version := formatVersion(w.cursor)
 	w.emit(ctx, bookmark(version))
+	w.untilApplied(ctx, func() bool { return w.progress.applied(version) })
+	if ctx.Err() != nil {
+		return false
+	}
+	w.emitted = w.cursor
+	w.progress.thaw()
+	w.progress.advance(w.cursor)
+	return true
+}
+
+func (w *worker) untilApplied(ctx context.Context, applied func() bool) {
 	look := time.NewTicker(100 * time.Microsecond)
 	defer look.Stop()
-	for !w.progress.applied(version) {
+	for !applied() {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
 			return
 		}
 	}
-	w.emitted = cursor
-	w.progress.thaw()
-	w.progress.advance(cursor)
-	w.noticed = resume
-	w.health.update(func(st *Status) { st.Relisting = false })
 }
 
 func (w *worker) reportInvalid(before, next *keys) {

@@ -42,7 +42,8 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		if err != nil {
 			return err
 		}
-		if s.alive && !w.comparison.asking {
+		w.watched = w.watched || s.alive
+		if s.alive && !w.comparison.asking && (w.cropped == 0 || !s.cropped()) {
 			w.health.healed(ctx)
 		}
 		if len(batch) > 0 {
@@ -85,8 +86,7 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 			return err
 		}
 		if d.consumer != s.consumer || d.consSeq != s.consSeq+1 {
-			return fmt.Errorf("%w: number %d of %s came after %d of %s",
-				errSkipped, d.consSeq, d.consumer, s.consSeq, s.consumer)
+			return fmt.Errorf("%w: number %d came after %d", errSkipped, d.consSeq, s.consSeq)
 		}
 		s.consSeq, s.pending = d.consSeq, d.pending
 		key, ok := w.keyOf(m.Subject)

@@ -19,6 +19,11 @@ type place struct {
 	open  bool                 // the stream had no message yet that could prove a guess
 }
 
+// usualPlace is where a bucket's documents are while the server has not said otherwise.
+func usualPlace(bucket string) place {
+	return place{Documents: kvsubjects.Documents{Prefix: "$KV." + bucket + "."}}
+}
+
 // errSubjectsChanged ends a session so that the documents are looked for again.
 var errSubjectsChanged = errors.New("the stream keeps the bucket's documents under other subjects now")
 

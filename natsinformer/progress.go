@@ -2,12 +2,15 @@ package natsinformer
 
 import (
 	"context"
+	"reflect"
 	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
@@ -116,6 +119,12 @@ func (p *progress) release(to uint64) {
 	}
 }
 
+// holds reports whether the cursor waits for something, so that nothing else may stop and release it.
+func (p *progress) holds() bool {
+	p.cursor() // lets go of what has come
+	return p.held.Load()
+}
+
 // open reports whether a span is held whose end is not known.
 func (p *progress) open() bool {
 	if !p.held.Load() {
@@ -127,7 +136,30 @@ func (p *progress) open() bool {
 	return n > 0 && p.spans[n-1].to == 0
 }
 
-// applied reports whether client-go has applied the bookmark and all events before it.
+// shows reports whether client-go has applied an event and all before it. The store shows no later one.
+func (p *progress) shows(e watch.Event) bool {
+	if p.counted != nil {
+		return p.counted.caughtUp()
+	}
+	stored, exists, _ := p.store.Get(e.Object) // fails only for what could not have been stored
+	if e.Type == watch.Deleted {
+		return !exists
+	}
+	return exists && same(stored, e.Object)
+}
+
+// same reports whether a stored object is the one that was emitted. A document that was replaced in another stream by
+// one of the same revision is another object.
+func same(stored any, emitted kruntime.Object) bool {
+	a, b := reflect.ValueOf(stored), reflect.ValueOf(emitted)
+	if a.Kind() == reflect.Pointer && b.Kind() == reflect.Pointer {
+		return a.Pointer() == b.Pointer()
+	}
+	object, ok := stored.(kruntime.Object)
+	return ok && versionOf(object) == versionOf(emitted)
+}
+
+// applied reports whether client-go has applied a bookmark behind events that it has applied.
 func (p *progress) applied(bookmark string) bool {
 	if p.counted != nil {
 		return p.counted.caughtUp()

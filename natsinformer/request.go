@@ -190,6 +190,23 @@ func (s *session) await(ctx context.Context, answered *bool) error {
 	return nil
 }
 
+// idle waits until each request that is under way has its answer. Only for a session whose consumer does not deliver
+// now.
+func (s *session) idle(ctx context.Context) error {
+	for len(s.calls) > 0 {
+		c, answered := s.calls[0], false
+		done := c.done
+		c.done = func(answer []byte, err error) {
+			answered = true
+			done(answer, err)
+		}
+		if err := s.await(ctx, &answered); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // rest waits, and meanwhile handles what arrives.
 func (s *session) rest(ctx context.Context, d time.Duration) error {
 	over := false
@@ -234,6 +251,10 @@ func (src *source) decodeAnswer(subject string, answer []byte, into any, failure
 			src.cfg.stream(), jetstream.ErrBucketNotFound, said)
 	case jetstream.JSErrCodeJetStreamNotEnabled, jetstream.JSErrCodeJetStreamNotEnabledForAccount:
 		return fmt.Errorf("JetStream is not enabled: enable it on the server and for the account: %w", said)
+	}
+	if e.ErrCode == jetstream.JSErrCodeMaximumConsumersLimit {
+		return fmt.Errorf("%s: %w: raise max_consumers of the stream %s, or of its account: "+
+			"it takes one consumer for each informer", src.grant(subject), said, src.cfg.stream())
 	}
 	return fmt.Errorf("%s: %w", src.grant(subject), said)
 }

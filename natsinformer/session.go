@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -70,15 +71,22 @@ type session struct {
 
 	patience int // how many times longer than usual to bear silence
 
-	consumer string    // "" while there is none
-	listing  bool      // the consumer's messages are pulled to find their end
-	ended    bool      // the end was found behind the messages that receive returns
-	doubted  bool      // but it may not be the stream's end
-	made     time.Time // not after the consumer
-	beats    int       // heartbeats of a list in a row
-	consSeq  uint64    // of the message delivered last
-	pending  uint64    // behind it, by the server's count
-	credit   int       // messages the server may still send
+	consumer string        // "" while there is none
+	listing  bool          // the consumer's messages are pulled to find their end
+	ended    bool          // the end was found behind the messages that receive returns
+	doubted  bool          // but it may not be the stream's end
+	made     time.Time     // not after the consumer
+	pulls    int           // requests for messages sent
+	asked    int           // messages they asked for
+	replies  int           // to them: messages, heartbeats and other status messages
+	batch    int           // messages that a pull asks for: pullBatch, unless the server allows fewer
+	inactive time.Duration // after which the server looks whether somebody still waits
+	beats    int           // heartbeats of a list in a row, of one pull
+	beatOf   string        // that pull
+	urged    bool          // a list has asked whether this is the end, and no message came since
+	consSeq  uint64        // of the message delivered last
+	pending  uint64        // behind it, by the server's count
+	credit   int           // messages the server may still send
 	maxBytes int
 	heard    time.Time   // when something came from the consumer
 	beat     beat        // the last one
@@ -100,6 +108,7 @@ func newSession(src *source, status <-chan nats.Status) (*session, error) {
 	s := &session{
 		src: src, nc: nc, status: status, inbox: nc.NewInbox(), in: make(chan *nats.Msg, inboxBuffer),
 		timer: time.NewTimer(time.Hour), maxBytes: max(pullBytes, 2*int(nc.MaxPayload())), patience: 1,
+		batch: pullBatch, inactive: inactiveThreshold,
 		denials: denials.Of(nc), woken: make(chan struct{}, 1),
 	}
 	s.inboxDenied = s.denials.Subscribe(s.inbox+".*", s.wake)
@@ -187,12 +196,15 @@ func (s *session) take(m *nats.Msg) {
 	switch {
 	case !ours:
 		s.credit--
-		s.beats = 0
+		s.replies++
+		s.beats, s.urged = 0, false
 		s.alive, s.heard = true, time.Now()
 		s.incoming = append(s.incoming, m)
 	case token == pullToken, strings.HasPrefix(token, probeToken):
+		s.replies++
 		s.failed = s.takeStatus(m, token)
 	case strings.HasPrefix(token, listToken):
+		s.replies++
 		s.heard = time.Now()
 		if s.listing {
 			s.failed = s.takeListStatus(m, token)
@@ -220,18 +232,34 @@ func (s *session) takeStatus(m *nats.Msg, pull string) error {
 		s.nudged = s.nudged || at
 		return err
 	case "408", "409":
-		return s.pullEnded(m)
+		asked := s.batch
+		if pull != pullToken {
+			asked = s.probeBatch()
+		}
+		return s.pullEnded(m, asked)
 	}
 	return statusError(m)
 }
 
+// batchRefused is how the server refuses a pull of more messages than it allows (jetstream.limits.max_request_batch, or
+// max_batch of the consumer).
+var batchRefused = regexp.MustCompile(`Exceeded MaxRequestBatch of ([0-9]+)`)
+
 // pullEnded handles the end of a pull that got less than it asked for.
-func (s *session) pullEnded(m *nats.Msg) error {
+func (s *session) pullEnded(m *nats.Msg, asked int) error {
+	if refused := batchRefused.FindStringSubmatch(m.Header.Get("Description")); refused != nil {
+		limit, err := strconv.Atoi(refused[1])
+		if err != nil || limit < 1 {
+			return statusError(m)
+		}
+		s.batch, s.credit = min(s.batch, limit), max(0, s.credit-asked)
+		return nil
+	}
 	left, err := strconv.Atoi(m.Header.Get("Nats-Pending-Messages"))
 	if err != nil { // Consumer Deleted, Leadership Change, Server Shutdown
 		return statusError(m)
 	}
-	if left >= pullBatch && strings.Contains(m.Header.Get("Description"), "Exceeds MaxBytes") {
+	if left >= asked && strings.Contains(m.Header.Get("Description"), "Exceeds MaxBytes") {
 		s.maxBytes *= 2 // not even one message fitted
 	}
 	s.credit = max(0, s.credit-left)
@@ -261,6 +289,11 @@ func (s *session) housekeep(now time.Time) (wake time.Time, err error) {
 			s.heard = now
 		}
 		wake = s.heard.Add(s.silence())
+		if urge, err := s.urge(now); err != nil {
+			return wake, err
+		} else if urge.Before(wake) {
+			wake = urge
+		}
 	}
 	if next := s.advanceCalls(now); next.Before(wake) {
 		wake = next
@@ -279,19 +312,43 @@ func (s *session) silence() time.Duration {
 
 // pull keeps the server supplied with requests for messages.
 func (s *session) pull() error {
-	if s.credit > pullBatch/2 {
+	if s.credit > s.batch/2 {
 		return nil
 	}
 	token, request := pullToken, fmt.Sprintf(`{"batch":%d,"expires":%d,"idle_heartbeat":%d,"max_bytes":%d}`,
-		pullBatch, pullExpires, heartbeat, s.maxBytes)
+		s.batch, pullExpires, heartbeat, s.maxBytes)
 	if s.listing {
-		token, request = s.listPull(), s.listRequest()
+		token, request = s.listPull(), s.listRequest(s.credit <= 0)
 	}
+	return s.sendPull(token, request, s.batch)
+}
+
+// sendPull sends a request for messages, whose replies come under the token.
+func (s *session) sendPull(token, request string, messages int) error {
 	if err := s.nc.PublishRequest(s.nextSubject(), s.inbox+"."+token, []byte(request)); err != nil {
 		return fmt.Errorf("asking the consumer for messages: %w", err)
 	}
-	s.credit += pullBatch
+	s.pulls++
+	s.asked += messages
+	s.credit += messages
 	return nil
+}
+
+// cropped reports whether no request for messages got more than one reply. The server sends at least heartbeats.
+func (s *session) cropped() bool { return s.replies > 0 && s.replies <= s.pulls }
+
+// explain says how far the consumer has come that fell silent, or of which a message was lost, where that tells why.
+func (s *session) explain(err error) error {
+	came := s.consSeq + uint64(len(s.incoming))
+	switch {
+	case s.cropped():
+		return fmt.Errorf("%w: asked for %d messages in %d requests, and %d came, in one reply to each: "+
+			"if this account imports the JetStream API from another one, the export there needs "+
+			"response_type: stream, or only the first reply to each request comes through", err, s.asked, s.pulls, came)
+	case s.listing && s.replies > 0:
+		return fmt.Errorf("%w: asked for %d messages, and %d came", err, s.asked, came)
+	}
+	return err
 }
 
 func (s *session) nextSubject() string { return s.src.api("CONSUMER.MSG.NEXT.%s.%s", s.consumer) }

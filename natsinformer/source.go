@@ -42,6 +42,7 @@ type source struct {
 	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
 	// removes, and how far its clock is ahead of ours.
 	expires, marks bool
+	deep           bool // it was told that the bucket keeps older revisions of what expires
 	ahead          time.Duration
 
 	// How many messages are not taken yet, and a time, in nanoseconds, since which the oldest of them waits; see lag.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
@@ -46,14 +47,15 @@ type worker struct {
 	consumers map[string]bool // names of consumers that may exist on the server, and whether each should
 	items     []item
 	emitted   uint64 // resourceVersion of the last event
-	relists   int
-	noticed   mode // restored or relisted until the store reflects that stream
+	noticed   mode   // restored or relisted until the store reflects that stream
 
 	comparison  comparison
 	expiries    expiries
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
+	cropped     int   // sessions in a row in which no request for messages got more than one reply
+	watched     bool  // something came in the session after its list
 }
 
 func newWorker(src *source) *worker {
@@ -88,7 +90,7 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		w.expectSession(ctx, err)
 		var lost *lostError
-		if errors.As(err, &lost) && time.Since(began) > maxPause {
+		if errors.As(err, &lost) && w.watched && time.Since(began) > maxPause {
 			failures = 0 // it worked for a while: try again at once
 		}
 		if lost == nil || failures >= quietFailures {
@@ -169,6 +171,7 @@ func (w *worker) attempt(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
+	w.watched = false
 	m, info, err := w.establish(ctx, s)
 	if err != nil {
 		return w.ended(s, err)
@@ -197,11 +200,27 @@ func (w *worker) attempt(ctx context.Context) error {
 
 // ended wraps an error in a lostError if it only ends the session, and another one is made at once. Any other error is
 // a problem. The first silence in a list only ends the session: the server or this process may have paused. If the next
-// list, which waits longer, meets silence too, that is a problem.
+// list, which waits longer, meets silence too, that is a problem. It is one at once where a list has asked more than
+// once, and each time one reply came: that is all which some accounts pass on. A watch that is quiet looks so after its
+// first heartbeat, so there it takes two.
 func (w *worker) ended(s *session, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	failed := errors.Is(err, errSilent) || errors.Is(err, errSkipped)
+	if failed {
+		err = s.explain(err)
+	}
+	if failed && s.cropped() {
+		w.cropped++
+	} else if s.replies > s.pulls {
+		w.cropped = 0
+	}
+	switch {
+	case failed && s.cropped() && (s.listing && s.pulls > 1 || w.cropped > 1):
+		return err
+	case errors.Is(err, errSilent) && s.listing && s.patience > 1:
+		return err
 	case errors.Is(err, errDisconnected), errors.Is(err, errStreamChanged), errors.Is(err, errSkipped),
 		errors.Is(err, errSubjectsChanged),
 		err == w.relistCause, s.alive && (errors.Is(err, errSilent) || errors.Is(err, errConsumerGone)),
@@ -230,13 +249,11 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if err := w.checkServer(ctx, s); err != nil {
 		return 0, nil, err
 	}
-	name := "nagi-" + nuid.Next()
-	w.consumers[name] = false
 	after := w.cursor
 	if m != resume {
 		after = 0
 	}
-	err = s.createConsumer(ctx, name, after, w.createTimeout(info))
+	name, err := w.consume(ctx, s, after, info)
 	if errors.Is(err, nats.ErrTimeout) {
 		w.unanswered++
 	}
@@ -255,6 +272,26 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	}
 	w.deleteOthers(ctx, s)
 	return m, info, nil
+}
+
+// consume makes a consumer behind a sequence. Where the limit of consumers is reached, those of earlier sessions, which
+// are deleted once this one has its consumer, have to go first.
+func (w *worker) consume(ctx context.Context, s *session, after uint64, info *streamInfo) (name string, err error) {
+	for last := false; ; last = true {
+		earlier := len(w.consumers) > 0 && !w.leaves.Load()
+		name = "nagi-" + nuid.Next()
+		w.consumers[name] = false
+		err = s.createConsumer(ctx, name, after, w.createTimeout(info), info)
+		api, refused := errors.AsType[*jetstream.APIError](err)
+		if !refused || api.ErrorCode != jetstream.JSErrCodeMaximumConsumersLimit || !earlier || last {
+			return name, err
+		}
+		delete(w.consumers, name)
+		w.deleteOthers(ctx, s)
+		if err := s.idle(ctx); err != nil {
+			return name, err
+		}
+	}
 }
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a

@@ -101,6 +101,9 @@ func makeConsumer(
 		MemoryStorage:     true,
 		InactiveThreshold: 30 * time.Second,
 	}
+	if limit := stream.CachedInfo().Config.ConsumerLimits.InactiveThreshold; limit > 0 {
+		cfg.InactiveThreshold = min(cfg.InactiveThreshold, limit)
+	}
 	subject := api(js, "CONSUMER.CREATE.%s.%s.%s", name, cfg.Name, filter)
 	err = denials.Of(js.Conn()).Call(ctx, subject, func(ctx context.Context) (err error) {
 		consumer, err = stream.CreateConsumer(ctx, cfg)
@@ -129,6 +132,15 @@ func pendingOf(
 	return pending, nil
 }
 
+// most is how many events are asked for at a time: the server may allow fewer (jetstream.limits.max_request_batch).
+func most(consumer jetstream.Consumer) uint64 {
+	const usual = 500
+	if limit := consumer.CachedInfo().Config.MaxRequestBatch; limit > 0 {
+		return uint64(min(limit, usual))
+	}
+	return usual
+}
+
 // fetch appends the next events and returns how many the server has after them.
 func fetch(
 	ctx context.Context, consumer jetstream.Consumer, events []corev1.Event, left uint64,
@@ -136,7 +148,7 @@ func fetch(
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	batch, err := consumer.FetchNoWait(int(min(left, 500)))
+	batch, err := consumer.FetchNoWait(int(min(left, most(consumer))))
 	if err != nil {
 		return nil, 0, err
 	}
