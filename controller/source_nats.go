@@ -29,8 +29,8 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 			return err
 		}
 		if err := client.ReadOnly(); err != nil {
-			return fmt.Errorf("Owns(%s): secondaries are written, and deleted with their primary; use Watches for what "+
-				"is only read: %w", client.Kind(), err)
+			return fmt.Errorf("Owns(%s): secondaries are written, and deleted with their primary; use Watches for "+
+				"what is only read: %w", client.Kind(), err)
 		}
 		so.needsTeardown(o)
 		o.Clients.Own(client, source.SharesCache(client))

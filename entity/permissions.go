@@ -159,7 +159,8 @@ func WithAPIOf(js jetstream.JetStream) PermissionOption {
 func MirrorOf(mirror, origin string) PermissionOption {
 	return func(o *permissionOptions) error {
 		if !bucketName.MatchString(mirror) || !bucketName.MatchString(origin) {
-			return fmt.Errorf("MirrorOf(%q, %q): a bucket's name consists of letters, digits, '-' and '_'", mirror, origin)
+			return fmt.Errorf("MirrorOf(%q, %q): a bucket's name consists of letters, digits, '-' and '_'",
+				mirror, origin)
 		}
 		if o.origins == nil {
 			o.origins = map[string]string{}
