@@ -72,8 +72,8 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 		return w.noRecords()
 	}
 	if w.brought == sourced {
-		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: bucket %q has sources, and so revisions of "+
-			"its own, which its records do not name: wait with a client of the origin, or use WaitFor",
+		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: bucket %q has sources, and so revisions "+
+			"of its own, which its records do not name: wait with a client of the origin, or use WaitFor",
 			w.kind, foreign.Quote(key), revision, w.bucket)
 	}
 	var last *Record
