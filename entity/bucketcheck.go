@@ -113,8 +113,8 @@ func (c *bucketCheck) checkWrites() {
 		c.warn("is sealed: it can be read, and takes no writes for ever; to write, copy it to another bucket")
 	}
 	if c.PersistMode == jetstream.AsyncPersistMode {
-		c.warn("acknowledges a write before it is stored (persist_mode async): a crash of the server loses writes that " +
-			"were told as done; that cannot be changed: copy it to another bucket")
+		c.warn("acknowledges a write before it is stored (persist_mode async): a crash of the server loses " +
+			"writes that were told as done; that cannot be changed: copy it to another bucket")
 	}
 }
 
