@@ -46,6 +46,9 @@ func New[T entity.IEntity](
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
+	if err := writesRecords(primary, o); err != nil {
+		return nil, fmt.Errorf("New(%q): %w", name, err)
+	}
 	c := &Controller[T]{name: name, engine: e, client: primary}
 	for _, observer := range o.Observers {
 		if a, ok := observer.(Attacher); ok {
@@ -58,6 +61,18 @@ func New[T entity.IEntity](
 		}
 	}
 	return c, nil
+}
+
+// writesRecords refuses a primary whose records can only be read. The documents of a primary may be those of a mirror.
+func writesRecords[T entity.IEntity](primary entity.IEntityClient[T], o engine.Options) error {
+	if o.WithoutTeardown {
+		return nil
+	}
+	if err := primary.Records().ReadOnly(); err != nil {
+		return fmt.Errorf("a controller writes the records of its primary: give its client a StatusBucket of its own, "+
+			"or run the controller where the records can be written: %w", err)
+	}
+	return nil
 }
 
 // reconcileWith is a Reconciler as the engine calls it; nil for nil.

@@ -28,6 +28,10 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		if err != nil {
 			return err
 		}
+		if err := client.ReadOnly(); err != nil {
+			return fmt.Errorf("Owns(%s): secondaries are written, and deleted with their primary; use Watches for "+
+				"what is only read: %w", client.Kind(), err)
+		}
 		so.needsTeardown(o)
 		o.Clients.Own(client, source.SharesCache(client))
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {

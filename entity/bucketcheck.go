@@ -102,8 +102,8 @@ func (c *bucketCheck) checkWrites() {
 			"changed or deleted; take that off (nats stream edit %s --no-discard-per-subject)", c.stream)
 	}
 	if c.NoAck {
-		c.bad("it does not acknowledge writes: a lost one could not be told; take no_ack off (nats stream edit %s --ack)",
-			c.stream)
+		c.bad("it does not acknowledge writes: a lost one could not be told; take no_ack off "+
+			"(nats stream edit %s --ack)", c.stream)
 	}
 	if c.AllowMsgCounter {
 		c.bad("it is a stream of counters (allow_msg_counter), which takes no documents and cannot be changed: " +
@@ -113,8 +113,8 @@ func (c *bucketCheck) checkWrites() {
 		c.warn("is sealed: it can be read, and takes no writes for ever; to write, copy it to another bucket")
 	}
 	if c.PersistMode == jetstream.AsyncPersistMode {
-		c.warn("acknowledges a write before it is stored (persist_mode async): a crash of the server loses writes that " +
-			"were told as done; that cannot be changed: copy it to another bucket")
+		c.warn("acknowledges a write before it is stored (persist_mode async): a crash of the server loses " +
+			"writes that were told as done; that cannot be changed: copy it to another bucket")
 	}
 }
 
@@ -123,8 +123,8 @@ func (c *bucketCheck) checkMarkers() {
 	switch {
 	case c.AllowMsgTTL:
 	case c.Mirror != nil || len(c.Sources) > 0:
-		c.warn("takes no message TTL: what expires at its origin, documents and the markers of deletes, stays here for "+
-			"ever; allow it (nats stream edit %s --allow-msg-ttl)%s", c.stream, c.newer)
+		c.warn("takes no message TTL: what expires at its origin, documents and the markers of deletes, stays here "+
+			"for ever; allow it (nats stream edit %s --allow-msg-ttl)%s", c.stream, c.newer)
 	default:
 		c.warn("takes no message TTL: the markers of deletes stay for ever; allow it "+
 			"(nats stream edit %s --allow-msg-ttl)%s", c.stream, c.newer)

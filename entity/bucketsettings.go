@@ -101,8 +101,8 @@ func (c Config) validateBuckets() error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		if strings.HasPrefix(key, metadataPrefix) || strings.HasPrefix(key, serverMetadataPrefix) {
-			return fmt.Errorf("entity: Config.Metadata of kind %s has the key %q: those that begin with %q are Nagi's, "+
-				"those with %q the server's; take another", c.Kind, key, metadataPrefix, serverMetadataPrefix)
+			return fmt.Errorf("entity: Config.Metadata of kind %s has the key %q: those that begin with %q are "+
+				"Nagi's, those with %q the server's; take another", c.Kind, key, metadataPrefix, serverMetadataPrefix)
 		}
 	}
 	return nil
@@ -122,8 +122,11 @@ func (c Config) notCreated(name string, err error) error {
 }
 
 // differing says which settings a bucket has not that were asked for; "" if there are none. A zero value asks for
-// nothing.
+// nothing. What is made otherwise, as a mirror is, was not asked for, and the registry's bucket was asked for by many.
 func (c Config) differing(s jetstream.StreamConfig, name string) string {
+	if s.Mirror != nil || len(s.Sources) > 0 || name == RegistryBucket {
+		return ""
+	}
 	var all []string
 	differs := func(is bool, field, have, want string) {
 		if is {

@@ -39,7 +39,8 @@ type Client[T IEntity] struct {
 
 // NewClient opens the buckets of cfg and returns a client of them. It creates missing buckets unless cfg.BindOnly, and
 // never changes one that exists. It fails if it cannot serve T or cfg, or if a bucket's settings would lose data; the
-// error says what to change. ctx is for the set-up only.
+// error says what to change. A bucket that takes no writes, as a mirror takes none, is read; see Client.ReadOnly. ctx
+// is for the set-up only.
 func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Config) (*Client[T], error) {
 	if js == nil {
 		return nil, fmt.Errorf("entity: NewClient for kind %q without a JetStream context: make one with jetstream.New",

@@ -52,12 +52,12 @@ type Config struct {
 	// refuses writes, deletes included (ErrFull), and loses nothing; while the status bucket is full, nothing is
 	// reconciled for which there is no room in it. The server reserves the size for each replica, so that the account
 	// has used it from the start. The zero value of MaxBytes means no limit, that of StatusMaxBytes the same as
-	// MaxBytes, because a record may hold a copy of its document. Accounts, such as hosted ones, may want a size of every
-	// stream, and have a limit for it: then NewClient says which field to set.
+	// MaxBytes, because a record may hold a copy of its document. Accounts, such as hosted ones, may want a size of
+	// every stream, and have a limit for it: then NewClient says which field to set.
 	MaxBytes, StatusMaxBytes int64
 	// Placement, Compression, Description and Metadata are those of both buckets, if they are created. The zero values
-	// mean any server of the cluster, none, none, and what Nagi itself says there (MetadataHolds). Keys of Metadata that
-	// begin with "nagi." or "_nats." are refused.
+	// mean any server of the cluster, none, none, and what Nagi itself says there (MetadataHolds). Keys of Metadata
+	// that begin with "nagi." or "_nats." are refused.
 	//
 	// A bucket that exists keeps its settings, these and Replicas, Storage, MaxBytes: NewClient never changes it. What
 	// was asked for and differs is among the client's Warnings, description and metadata apart.

@@ -38,6 +38,9 @@ type IEntityClient[T IEntity] interface {
 
 	// Config is the configuration with its defaults filled in.
 	Config() Config
+	// ReadOnly returns why the bucket of documents takes no writes, as a mirror takes none, and where to write instead;
+	// nil if it takes them. It does not talk to the server.
+	ReadOnly() error
 	// Records are the status records of the bucket; nil if StatusBucket is "-".
 	Records() *Records
 	// Record reads the record of a key live. IsNotFound if it has none.

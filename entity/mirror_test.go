@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -21,6 +22,7 @@ var edge = entity.Config{Kind: "Website", Bucket: "edge", BindOnly: true}
 // copied makes streams at the edge of those of websites.
 func copied(t testing.TB, js jetstream.JetStream, copies func(from, to string) jetstream.StreamConfig) {
 	t.Helper()
+	time.Sleep(time.Second) // the identity of a stream is when it was made
 	for from, to := range map[string]string{"websites": "edge", "websites-status": "edge-status"} {
 		s := copies(from, to)
 		s.Name, s.MaxMsgsPerSubject, s.AllowMsgTTL = "KV_"+to, 1, true
@@ -160,6 +162,34 @@ func TestWritesToWhatBringsDocumentsFromElsewhereSayWhereToWrite(t *testing.T) {
 	}
 }
 
+// TestAWaitOverAMirrorHearsTheControllerOfTheOrigin: its record names the stream of the origin.
+func TestAWaitOverAMirrorHearsTheControllerOfTheOrigin(t *testing.T) {
+	for name, c := range copies {
+		t.Run(name, virtually(func(t *testing.T) {
+			js := newServer(t)
+			origin := newClient[*Website](t, js, websites)
+			site := website("a")
+			must(t, origin.Create(testContext(t), site))
+			copied(t, js, c.of)
+			client := newClient[*Website](t, js, edge)
+			waited := make(chan error, 1)
+			ctx := testContext(t)
+			go func() { waited <- entity.WaitReconciled(ctx, client, "a", uint64(site.Generation)) }()
+			if strings.Contains(name, "source") {
+				if err := endsAtOnce(t, waited); err == nil || !strings.Contains(err.Error(), "revisions of its own") {
+					t.Errorf("got error %v", err)
+				}
+				return
+			}
+			report(t, origin, "a", 0, metav1.ConditionFalse, entity.ReasonRetrying, 0)
+			goesOn(t, waited)
+			report(t, origin, "a", uint64(site.Generation), metav1.ConditionTrue, "Synced", site.Generation)
+			natstest.Eventually(t, "it ends", func() bool { return len(waited) > 0 })
+			must(t, <-waited)
+		}))
+	}
+}
+
 // TestStatusOfItsOwnOverAMirror: a controller at the edge keeps its own records of what it is sent.
 func TestStatusOfItsOwnOverAMirror(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -245,6 +275,24 @@ func TestABucketThatIsMadeAnewAsAMirrorIsNotTakenForAnEmptyOne(t *testing.T) {
 		if err := client.Delete(testContext(t), "a"); !errors.Is(err, entity.ErrRefused) {
 			t.Errorf("Delete: %v", err)
 		}
+	})
+}
+
+// TestAReaderOfAMirrorWithoutStatusIsToldHowToDoWithout: the default is a bucket that nobody has made.
+func TestAReaderOfAMirrorWithoutStatusIsToldHowToDoWithout(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		newClient[*Website](t, js, websites)
+		copied(t, js, mirrorOf)
+		must(t, js.DeleteStream(testContext(t), "KV_edge-status"))
+		_, err := entity.NewClient[*Website](testContext(t), js, edge)
+		if err == nil || !strings.Contains(err.Error(), `bucket "edge-status" does not exist`) ||
+			!strings.Contains(err.Error(), `Config.StatusBucket names another, and "-" none`) {
+			t.Errorf("got error %v", err)
+		}
+		cfg := edge
+		cfg.StatusBucket = entity.NoStatusBucket
+		newClient[*Website](t, js, cfg)
 	})
 }
 

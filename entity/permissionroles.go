@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,6 +35,14 @@ func (o *permissionOptions) check(cfg Config, role Role) error {
 	default:
 		return fmt.Errorf("there is no role %q", role)
 	}
+	if _, mirrored := o.origins[cfg.Bucket]; mirrored && role == RoleWriter {
+		return fmt.Errorf("MirrorOf(%q): a mirror takes no writes: ask for the writer of bucket %q",
+			cfg.Bucket, o.origins[cfg.Bucket])
+	}
+	if _, mirrored := o.origins[cfg.StatusBucket]; mirrored && (role == RoleController || role == RoleOperator) {
+		return fmt.Errorf("MirrorOf(%q): a %s writes the status bucket, and a mirror takes no writes: name another "+
+			"StatusBucket", cfg.StatusBucket, role)
+	}
 	switch {
 	case o.deletes && role != RoleReader && role != RoleController:
 		return fmt.Errorf("WithConsumerDelete is for readers: a %s has no consumers", role)
@@ -66,7 +75,10 @@ func (o *permissionOptions) publish(cfg Config, role Role) []string {
 			return append(status, o.writes(cfg.StatusBucket, reservedFilter)...)
 		})...)
 	case RoleOperator:
-		all := append(o.gets(cfg.Bucket), o.writes(cfg.Bucket, cfg.Filter)...)
+		all := o.gets(cfg.Bucket)
+		if o.origins[cfg.Bucket] == "" {
+			all = append(all, o.writes(cfg.Bucket, cfg.Filter)...)
+		}
 		return append(all, o.ofStatus(cfg, func() []string {
 			return append(o.gets(cfg.StatusBucket), o.writes(cfg.StatusBucket, releaseKey)...)
 		})...)
@@ -115,7 +127,7 @@ func (o *permissionOptions) gets(bucket string) []string {
 // has.
 func (o *permissionOptions) reads(bucket, keys string) []string {
 	lines := append(o.gets(bucket),
-		o.api+"CONSUMER.CREATE.KV_"+bucket+".*."+subjectsPerBucket+bucket+"."+keys,
+		o.api+"CONSUMER.CREATE.KV_"+bucket+".*."+subjectsPerBucket+cmp.Or(o.origins[bucket], bucket)+"."+keys,
 		o.api+"CONSUMER.MSG.NEXT.KV_"+bucket+".*")
 	if o.deletes {
 		lines = append(lines, o.api+"CONSUMER.DELETE.KV_"+bucket+".*")

@@ -107,6 +107,7 @@ type permissionOptions struct {
 	inbox     string
 	api       string
 	deletes   bool
+	origins   map[string]string // of mirrors
 }
 
 var (
@@ -148,6 +149,23 @@ func WithAPIOf(js jetstream.JetStream) PermissionOption {
 			return fmt.Errorf("WithAPIOf: the prefix %q of the JetStream API is no subject", prefix)
 		}
 		o.api = prefix + "."
+		return nil
+	}
+}
+
+// MirrorOf says that a bucket is a mirror of another one, or a stream of which all comes from a source: then its keys
+// are under the subjects of the origin, unless a subject transform renames them. Repeat it for the status bucket. Who
+// writes needs the rights of the origin, and no role here includes them.
+func MirrorOf(mirror, origin string) PermissionOption {
+	return func(o *permissionOptions) error {
+		if !bucketName.MatchString(mirror) || !bucketName.MatchString(origin) {
+			return fmt.Errorf("MirrorOf(%q, %q): a bucket's name consists of letters, digits, '-' and '_'",
+				mirror, origin)
+		}
+		if o.origins == nil {
+			o.origins = map[string]string{}
+		}
+		o.origins[mirror] = origin
 		return nil
 	}
 }

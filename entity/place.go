@@ -22,6 +22,26 @@ type place struct {
 	open   bool                 // the prefix is a guess, and no message has proved it
 	// readOnly says why the bucket takes no writes, and where to write; "" if it takes them.
 	readOnly string
+	brought  brought
+}
+
+// brought is whether the messages of a stream come from another one.
+type brought int
+
+const (
+	notBrought brought = iota
+	mirrored           // under the revisions that they have there
+	sourced            // under revisions of this stream
+)
+
+// readOnlyError says why a bucket takes no writes.
+type readOnlyError struct {
+	bucket, why string
+	brought     brought
+}
+
+func (e *readOnlyError) Error() string {
+	return fmt.Sprintf("bucket %q can only be read: %s", e.bucket, e.why)
 }
 
 // prefix is what the subjects of the keys begin with. A guess is looked at anew.
@@ -55,6 +75,12 @@ func (b *bucket) locate(ctx context.Context, s jetstream.StreamConfig) error {
 		}
 	}
 	p.readOnly = whyReadOnly(s, p)
+	switch {
+	case s.Mirror != nil:
+		p.brought = mirrored
+	case len(s.Sources) > 0:
+		p.brought = sourced
+	}
 	b.place.Store(p)
 	return nil
 }
@@ -158,8 +184,8 @@ func (c *Client[T]) ReadOnly() error { return c.documents.readOnly() }
 func (r *Records) ReadOnly() error { return r.bucket.readOnly() }
 
 func (b *bucket) readOnly() error {
-	if why := b.place.Load().readOnly; why != "" {
-		return fmt.Errorf("bucket %q can only be read: %s", b.name, why)
+	if p := b.place.Load(); p.readOnly != "" {
+		return &readOnlyError{b.name, p.readOnly, p.brought}
 	}
 	return nil
 }

@@ -39,6 +39,10 @@ func openBucket(
 			info, err = b.info(ctx, "")
 		}
 	}
+	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound && b.name != cfg.Bucket {
+		err = fmt.Errorf("%w (it is the status bucket: Config.StatusBucket names another, and %q none)",
+			err, NoStatusBucket)
+	}
 	if err != nil {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}

@@ -163,6 +163,14 @@ func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 			"long keys":       {entity.Config{Kind: "K", Bucket: "b", MaxKeyLength: 5000}, "MaxKeyLength"},
 			"large documents": {entity.Config{Kind: "K", Bucket: "b", MaxDocumentBytes: 2 << 20}, "max_payload"},
 			"replicas":        {entity.Config{Kind: "K", Bucket: "b", Replicas: 9}, "1 to 5"},
+			"no size":         {entity.Config{Kind: "K", Bucket: "b", MaxBytes: -1}, "leave it 0"},
+			"no status size":  {entity.Config{Kind: "K", Bucket: "b", StatusMaxBytes: -1}, "leave it 0"},
+			"our metadata": {
+				entity.Config{Kind: "K", Bucket: "b", Metadata: map[string]string{entity.MetadataHolds: "x"}}, "are Nagi's",
+			},
+			"the server's metadata": {
+				entity.Config{Kind: "K", Bucket: "b", Metadata: map[string]string{"_nats.ver": "1"}}, "the server's",
+			},
 		} {
 			_, err := entity.NewClient[*unstructured.Unstructured](t.Context(), js, c.cfg)
 			if err == nil || !strings.Contains(err.Error(), c.says) {

@@ -60,6 +60,9 @@ func (e *NotReconciledError) Error() string {
 // bucket does not exist (any more), without the permission to read, and when the context ends. That last error has what
 // the controller reported last, such as why it is retrying.
 //
+// Over a mirror whose records are one, too, it waits for what the origin's controller reports. Over a bucket with
+// sources, whose records come from elsewhere, it fails: its revisions are not those of the records.
+//
 // It needs the permissions of a RoleOperator or RoleReader. It reads the caches if the client is started; else it reads
 // live, and watches the key after some milliseconds if it may make consumers. Without that it asks about once a second.
 func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key string, revision uint64) error {
@@ -70,6 +73,11 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 	if w.records == nil {
 		return w.noRecords()
 	}
+	if w.brought == sourced {
+		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: bucket %q has sources, and so revisions "+
+			"of its own, which its records do not name: wait with a client of the origin, or use WaitFor",
+			w.kind, foreign.Quote(key), revision, w.bucket)
+	}
 	var last *Record
 	seen := false // the document
 	err = w.until(ctx, func(ctx context.Context) (bool, error) {
@@ -79,7 +87,7 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 		}
 		stream := ""
 		if rec != nil {
-			if stream, err = w.stream(ctx); err != nil {
+			if stream, err = w.stream(ctx, rec); err != nil {
 				return false, err
 			}
 			last = rec
@@ -103,11 +111,7 @@ func reconciled(kind, key string, revision uint64, stream string, rec *Record) (
 	if condition == nil {
 		return false, nil
 	}
-	about := rec.Stream
-	if rec.Invalid != nil {
-		about = rec.Invalid.Stream // an anchor may still be of the stream before
-	}
-	if about != stream {
+	if rec.about() != stream {
 		return false, nil
 	}
 	if condition.Status == metav1.ConditionTrue {
@@ -132,6 +136,14 @@ func reconciled(kind, key string, revision uint64, stream string, rec *Record) (
 		}
 	}
 	return false, nil
+}
+
+// about is the stream whose document a record reports on.
+func (r *Record) about() string {
+	if r.Invalid != nil {
+		return r.Invalid.Stream // an anchor may still be of the stream before
+	}
+	return r.Stream
 }
 
 // stillThere returns a NotReconciledError if the document was deleted since the revision was written. seen is whether

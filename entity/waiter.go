@@ -22,6 +22,8 @@ type waiter struct {
 	documents *bucket  // nil without a status bucket
 	informer  func() natsinformer.Informer
 	confirm   func(context.Context) (Presence, error)
+	// brought is how documents and records come here, if both do: then the record is about the stream of the origin.
+	brought brought
 
 	watchesDocument bool // too, and not the record alone
 	news            chan struct{}
@@ -43,6 +45,11 @@ func newWaiter[T IEntity](client IEntityClient[T], key string) (*waiter, error) 
 	w.documents = &bucket{}
 	*w.documents = *w.records.bucket
 	w.documents.name, w.documents.stream = w.bucket, "KV_"+w.bucket
+	if _, elsewhere := errors.AsType[*readOnlyError](w.records.ReadOnly()); elsewhere {
+		if e, ok := errors.AsType[*readOnlyError](client.ReadOnly()); ok {
+			w.brought = e.brought
+		}
+	}
 	natsKey, err := w.records.keys.toNATS(key)
 	w.natsKey = natsKey
 	return w, err
@@ -202,8 +209,12 @@ func (w *waiter) documentCached() bool {
 	return informer.Status().Err == nil && informer.Exists(w.natsKey)
 }
 
-// stream returns the identity of the documents' stream, from the cache if that knows it, else from the leader.
-func (w *waiter) stream(ctx context.Context) (string, error) {
+// stream returns the identity of the stream whose revisions the documents have: from the cache if that knows it, else
+// from the leader. Where documents and records are mirrors only the record knows it.
+func (w *waiter) stream(ctx context.Context, rec *Record) (string, error) {
+	if w.brought == mirrored {
+		return rec.about(), nil
+	}
 	if w.cache() != nil {
 		status := w.informer().Status()
 		if status.Err == nil && !status.Relisting && !status.StreamCreated.IsZero() {

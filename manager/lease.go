@@ -115,6 +115,9 @@ func (m *Manager) openLease(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket of Config.Lease, which has the fields of the entity.Config that this names: %w", err)
 	}
+	if err := client.ReadOnly(); err != nil {
+		return fmt.Errorf("bucket of Config.Lease: a lease is written: %w", err)
+	}
 	m.lease = &leaseStore{client, m.cfg.Lease.Key}
 	return nil
 }

@@ -74,7 +74,7 @@ func (b *bucket) open(ctx context.Context, settings entity.Config) error {
 		return fmt.Errorf("%w (Config.MaxBytes is registry.Options.MaxBytes here, the rest that of the primary)", err)
 	}
 	client.Close()
-	return nil
+	return client.ReadOnly()
 }
 
 // stored is the last value of a key. The zero value is that of a key that there never was.

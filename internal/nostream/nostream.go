@@ -80,9 +80,9 @@ func (a Asked) hintOfRoom() string {
 		return "the account or the server has no room for it: delete a stream that is not needed, or raise max_file " +
 			"or max_mem of the account, max_file_store or max_memory_store of the server"
 	}
-	return fmt.Sprintf("%s is %d, which the server reserves for each of %d replicas, and the account or the server has "+
-		"not so much left: lower it, or raise max_file or max_mem of the account, max_file_store or max_memory_store "+
-		"of the server", a.MaxBytesField, a.MaxBytes, a.Replicas)
+	return fmt.Sprintf("%s is %d, which the server reserves for each of %d replicas, and account or server have not "+
+		"so much left: lower it, or raise max_file or max_mem of the account, max_file_store or max_memory_store of "+
+		"the server", a.MaxBytesField, a.MaxBytes, a.Replicas)
 }
 
 // Place names a placement.

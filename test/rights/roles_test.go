@@ -140,7 +140,12 @@ func operate(ctx context.Context, user, _ jetstream.JetStream) error {
 }
 
 func read(ctx context.Context, user, admin jetstream.JetStream) error {
-	client, err := entity.NewClient[*site](ctx, user, bound(sites))
+	return readBucket(ctx, user, admin, sites)
+}
+
+// readBucket reads what makeSites has made, and what is put into the bucket of sites afterwards.
+func readBucket(ctx context.Context, user, admin jetstream.JetStream, cfg entity.Config) error {
+	client, err := entity.NewClient[*site](ctx, user, bound(cfg))
 	if err != nil {
 		return err
 	}
