@@ -72,7 +72,8 @@ type bucket struct {
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
-		ids: ids, async: async, rollups: new(atomic.Bool), markerTTL: new(atomic.Int64), place: new(atomic.Pointer[place]),
+		ids: ids, async: async, place: new(atomic.Pointer[place]),
+		rollups: new(atomic.Bool), markerTTL: new(atomic.Int64),
 	}
 	own := subjectsPerBucket + name + "."
 	b.place.Store(&place{prefix: own}) // until the stream is looked at
