@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,18 +48,59 @@ func TestKubernetesInformersRunFromBeforeTheRestUntilAfterIt(t *testing.T) {
 	})
 }
 
-// TestInformersThatDoNotSyncAreNamed in real time: client-go waits until a second after the last error of the process.
-func TestInformersThatDoNotSyncAreNamed(t *testing.T) {
-	isolated(t)
-	m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
-	away := fake.NewClientset()
-	away.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+// away is an API server that cannot be listed.
+func away() *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API server is away")
 	})
-	factory := informers.NewSharedInformerFactory(away, 0)
-	factory.Core().V1().Pods().Informer()
-	must(t, m.AddInformers(factory))
-	rest, _ := blocking("rest")
-	must(t, m.Add(rest))
-	mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
+	return client
+}
+
+func TestInformersThatDoNotSyncAreNamed(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
+		factory := informers.NewSharedInformerFactory(away(), 0)
+		factory.Core().V1().Pods().Informer()
+		must(t, m.AddInformers(factory))
+		rest, _ := blocking("rest")
+		must(t, m.Add(rest))
+		mustSay(t, start(t, m).wait(), "Kubernetes informers", "Config.CacheSyncTimeout", "Pod")
+	})
+}
+
+// TestNothingWaitsForWhatIsOptional: neither for informers nor for the client of a bucket that is not there.
+func TestNothingWaitsForWhatIsOptional(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		m := open(t, Config{URL: startServer(t).URL(), CacheSyncTimeout: 300 * time.Millisecond})
+		factory := informers.NewSharedInformerFactory(away(), 0)
+		pods := factory.Core().V1().Pods().Informer()
+		must(t, m.AddOptionalInformers(factory))
+		edge := sites()
+		edge.BindOnly, edge.OpenLater = true, true
+		client, err := Client[*site](t.Context(), m, edge)
+		must(t, err)
+		began := make(chan bool, 1)
+		must(t, m.Add(Func("rest", func(ctx context.Context) error {
+			began <- pods.HasSynced() || client.Informer().HasSynced()
+			<-ctx.Done()
+			return nil
+		})))
+		r := start(t, m)
+		if <-began {
+			t.Error("what is away has synced")
+		}
+		if err := m.Synced(); err != nil {
+			t.Errorf("it waits: %v", err)
+		}
+		_, err = entity.NewClient[*site](t.Context(), m.JetStream(), sites()) // makes the bucket
+		must(t, err)
+		natstest.Eventually(t, "the client's cache runs, and fills", client.Informer().HasSynced)
+		must(t, r.stop())
+		if !pods.IsStopped() {
+			t.Error("the informers were not stopped")
+		}
+	})
 }

@@ -84,7 +84,8 @@ type Problem struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Answer is what a probe answers, as JSON: with status 200 if it is ok, else with 503.
+// Answer is what a probe answers, as JSON: with status 200 if it is ok, else with 503. There may be problems although it
+// is ok.
 type Answer struct {
 	OK       bool      `json:"ok"`
 	Problems []Problem `json:"problems,omitempty"`
@@ -111,7 +112,8 @@ func (p *Probes) Alive() Answer {
 }
 
 // Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for
-// the lease is ready: it is warm, and takes over when the leader goes.
+// the lease is ready: it is warm, and takes over when the leader goes. An optional source that has not synced
+// (controller.WithOptional) is among the problems, and does not fail it: the controller works without.
 func (p *Probes) Ready() Answer {
 	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {
@@ -156,7 +158,8 @@ func (a *Answer) add(name, what string, err error) {
 	if dated, ok := errors.AsType[*controller.Problem](err); ok {
 		problem.Since = &dated.Since
 	}
-	a.OK, a.Problems = false, append(a.Problems, problem)
+	a.OK = a.OK && errors.Is(err, controller.ErrNotSynced)
+	a.Problems = append(a.Problems, problem)
 }
 
 // Handlers are the probes by path: /healthz is Alive, /readyz is Ready.

@@ -314,3 +314,33 @@ func TestAConnectionThatSendsNothingIsClosedWithTheServer(t *testing.T) {
 		t.Errorf("the end took %v", took)
 	}
 }
+
+// TestAnOptionalSourceThatIsAwayIsToldAndReady: else no rollout would go on for as long as an edge is away.
+func TestAnOptionalSourceThatIsAwayIsToldAndReady(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		client := func(kind string, cfg entity.Config) *entity.Client[*site] {
+			cfg.Kind, cfg.Bucket = kind, strings.ToLower(kind)
+			client, err := entity.NewClient[*site](t.Context(), js, cfg)
+			must(t, err)
+			t.Cleanup(client.Close)
+			return client
+		}
+		edge := client("Page", entity.Config{BindOnly: true, OpenLater: true})
+		c, err := controller.New("sites", client("Site", entity.Config{}), controller.ReconcilerFunc(
+			func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil },
+		), controller.Owns(edge, controller.WithOptional()))
+		must(t, err)
+		p := probes.New()
+		p.Add("sites", c)
+		if answer := p.Ready(); answer.OK {
+			t.Errorf("ready before it runs: %+v", answer)
+		}
+		run(t, c)
+		natstest.Eventually(t, "it is ready, and says what is away", func() bool {
+			answer := p.Ready()
+			return answer.OK && len(answer.Problems) == 1 && answer.Problems[0].What == "Owns Page (bucket page)" &&
+				answer.Problems[0].Since != nil
+		})
+	})
+}
