@@ -50,7 +50,7 @@ func TestAWatchErrorHandlerIsToldWhyNothingWorks(t *testing.T) {
 	}
 }
 
-// In real time, because client-go limits how often it logs by a time that it keeps for the process.
+// It needs the reflector that a handler is given.
 func TestTheWatchErrorHandlerOfClientGoMayBeSet(t *testing.T) {
 	i := &informer{src: &source{health: &health{bucket: "b"}}}
 	called := false
