@@ -101,8 +101,8 @@ func WithGracePeriod(d time.Duration) Option {
 	}
 }
 
-// WithCacheSyncTimeout sets how long Run waits for all sources to sync before it fails. The default is 2 minutes. It
-// must be positive.
+// WithCacheSyncTimeout sets how long Run waits for all sources to sync, optional ones apart (WithOptional), before it
+// fails. The default is 2 minutes. It must be positive.
 func WithCacheSyncTimeout(d time.Duration) Option {
 	return func(o *engine.Options) error {
 		if d <= 0 {

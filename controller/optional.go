@@ -21,6 +21,8 @@ var ErrNotSynced = source.ErrNotSynced
 //   - Nothing is deleted because of what it does not show: no sweep, no cascade and no prune believes its absence. A
 //     teardown that would have to delete there waits, and its record says so.
 //
+// The Kumori API has no place for options of sources. Its clients of external resources may have Optional.
+//
 // A manager waits for no client with OpenLater of entity.Config, and for no informers of AddOptionalInformers.
 //
 // When it has synced all primaries are due once more, with OperationSecondary, OperationTertiary or OperationExternal,

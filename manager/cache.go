@@ -15,8 +15,8 @@ var errSyncTimeout = errors.New("it was not filled in time (see Config.CacheSync
 // cachePoll is how often a cache is asked whether it has synced.
 const cachePoll = 20 * time.Millisecond
 
-// fill starts a client's cache and waits until it has synced, unless it may be opened later. It runs until the client is
-// closed.
+// fill starts a client's cache and waits until it has synced, unless it may be opened later. The cache runs until the
+// client is closed.
 func (c *registered) fill(ctx context.Context) error {
 	if _, err := c.Start(); err != nil {
 		if c.Closed() {

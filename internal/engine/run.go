@@ -132,7 +132,8 @@ func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) er
 	return nil
 }
 
-var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout)")
+var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSyncTimeout; " +
+	"WithOptional is for those that the controller can do without)")
 
 // lead works, until ctx ends, while this replica holds the lease.
 func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
