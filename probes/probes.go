@@ -84,8 +84,8 @@ type Problem struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Answer is what a probe answers, as JSON: with status 200 if it is ok, else with 503. There may be problems that do not
-// make it fail.
+// Answer is what a probe answers, as JSON: with status 200 if it is ok, else with 503. Some problems do not make it
+// fail.
 type Answer struct {
 	OK       bool      `json:"ok"`
 	Problems []Problem `json:"problems,omitempty"`
