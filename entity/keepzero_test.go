@@ -200,3 +200,53 @@ func TestTheLastDocumentHasZerosThatAreWrittenOut(t *testing.T) {
 		}
 	})
 }
+
+// UnionSpec is of one kind or another: what is nil is not there.
+type UnionSpec struct {
+	Title string `json:"title,omitempty"`
+	*Cold
+	*Warm
+	Boxed *Boxed `json:"boxed,omitempty"`
+}
+
+type Cold struct {
+	Below int `json:"below,omitempty"`
+	Hand  `json:",inline"`
+}
+
+type Warm struct {
+	Above int  `json:"above,omitempty"`
+	Steam bool `json:"steam,omitzero"`
+}
+
+type Boxed struct {
+	Lid bool `json:"lid,omitempty"`
+	Hand
+}
+
+// TestAnEmbeddedPointerThatAWriterSetsToNilStaysNil, although all that the document says of the struct are zeros. They
+// have no object of their own that could go with it.
+func TestAnEmbeddedPointerThatAWriterSetsToNilStaysNil(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*entity.Object[UnionSpec, struct{}]](t, js, dials)
+		put(t, js, "d", `{"kind":"Dial","spec":{"title":"","below":0,"color":"","boxed":{"lid":false,"color":""}}}`)
+		dial, err := client.Get(t.Context(), "d")
+		must(t, err)
+		if dial.Spec.Cold == nil || dial.Spec.Warm != nil || dial.Spec.Boxed == nil {
+			t.Fatalf("read %+v", dial.Spec)
+		}
+		dial.Spec.Cold, dial.Spec.Warm = nil, &Warm{Above: 1}
+		must(t, client.Update(t.Context(), dial))
+		dial, err = client.Get(t.Context(), "d")
+		must(t, err)
+		if dial.Spec.Cold != nil || dial.Spec.Warm == nil {
+			t.Errorf("what was set to nil is %+v, what was set %+v", dial.Spec.Cold, dial.Spec.Warm)
+		}
+		dial.Spec.Boxed = nil
+		must(t, client.Update(t.Context(), dial))
+		if dial, err = client.Get(t.Context(), "d"); err != nil || dial.Spec.Boxed != nil {
+			t.Errorf("what was set to nil is %+v, %v", dial.Spec.Boxed, err)
+		}
+	})
+}

@@ -89,6 +89,7 @@ func (b *builder) fields(t reflect.Type) (fields []field, knowsAll bool) {
 		t     reflect.Type
 		depth int
 		again bool // its fields are there already: they are ambiguous
+		byPtr bool // it is embedded by a pointer, which a zero that is kept would make again after it was set to nil
 	}
 	var found []candidate
 	seen := map[reflect.Type]bool{t: true}
@@ -101,16 +102,21 @@ func (b *builder) fields(t reflect.Type) (fields []field, knowsAll bool) {
 			case f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous:
 			case inlined && into.Kind() == reflect.Struct:
 				if !at.again {
-					queue = append(queue, level{into, at.depth + 1, seen[into]})
+					byPtr := at.byPtr || f.Type.Kind() == reflect.Pointer
+					queue = append(queue, level{into, at.depth + 1, seen[into], byPtr})
 				}
 				seen[into] = true
 			case inlined:
 				knowsAll = true
 			case f.IsExported() || structOf(f.Type) != nil:
+				zeros := zerosOf(f.Type, tag)
+				if at.byPtr {
+					zeros = 0
+				}
 				found = append(found, candidate{
 					field: field{
 						name: cmp.Or(tag.name, f.Name), below: b.node(f.Type), nullable: isNullable(f.Type),
-						mayOmit: tag.omitZero, strict: tag.strict, zeros: zerosOf(f.Type, tag),
+						mayOmit: tag.omitZero, strict: tag.strict, zeros: zeros,
 					},
 					depth: at.depth, tagged: tag.name != "", order: len(found),
 				})
