@@ -178,3 +178,36 @@ func TestAListThatStallsIsTold(t *testing.T) {
 		within(t, prompt, "it is over", func() bool { return r.Status().Err == nil })
 	})
 }
+
+// A watch that has just begun and falls silent once looks like one of one reply each, too: whoever cuts the network,
+// that is no reason to look for an export.
+func TestAWatchThatFallsSilentOnceIsNotTheExports(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		server := natstest.Start(t)
+		proxy := natstest.StartProxy(t, server.URL())
+		admin, js := connect(t, server.URL()), connect(t, proxy.URL())
+		kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
+		put(t, kv, "k", 1)
+		put(t, kv, "same", 1)
+		var o told
+		r := start(t, js, Config{Bucket: "b", OnError: o.add}).synced(t)
+		for after := time.Duration(0); after < 2*time.Second; after += 100 * time.Millisecond {
+			deleteConsumers(t, admin) // so that another watch begins
+			time.Sleep(after)
+			proxy.Blackhole(natstest.FromServer)
+			time.Sleep(3 * time.Second)
+			proxy.Resume()
+			time.Sleep(time.Minute)
+		}
+		if err := r.Status().Err; err != nil {
+			t.Error(err)
+		}
+		told := fmt.Sprint(o.all())
+		if !strings.Contains(told, "no message and no heartbeat") {
+			t.Errorf("told of %s", told)
+		}
+		if strings.Contains(told, "response_type") {
+			t.Errorf("it blames an export: %s", told)
+		}
+	})
+}

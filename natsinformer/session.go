@@ -338,10 +338,11 @@ func (s *session) sendPull(token, request string, messages int) error {
 func (s *session) cropped() bool { return s.replies > 0 && s.replies <= s.pulls }
 
 // explain says how far the consumer has come that fell silent, or of which a message was lost, where that tells why.
-func (s *session) explain(err error) error {
+// cropped says that its requests were answered once each, and that this is no chance.
+func (s *session) explain(err error, cropped bool) error {
 	came := s.consSeq + uint64(len(s.incoming))
 	switch {
-	case s.cropped():
+	case cropped:
 		return fmt.Errorf("%w: asked for %d messages in %d requests, and %d came, in one reply to each: "+
 			"if this account imports the JetStream API from another one, the export there needs "+
 			"response_type: stream, or only the first reply to each request comes through", err, s.asked, s.pulls, came)

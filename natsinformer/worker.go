@@ -208,16 +208,17 @@ func (w *worker) ended(s *session, err error) error {
 		return nil
 	}
 	failed := errors.Is(err, errSilent) || errors.Is(err, errSkipped)
-	if failed {
-		err = s.explain(err)
-	}
 	if failed && s.cropped() {
 		w.cropped++
 	} else if s.replies > s.pulls {
 		w.cropped = 0
 	}
+	cropped := failed && s.cropped() && (s.listing && s.pulls > 1 || w.cropped > 1)
+	if failed {
+		err = s.explain(err, cropped)
+	}
 	switch {
-	case failed && s.cropped() && (s.listing && s.pulls > 1 || w.cropped > 1):
+	case cropped:
 		return err
 	case errors.Is(err, errSilent) && s.listing && s.patience > 1:
 		return err
