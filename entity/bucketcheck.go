@@ -50,8 +50,8 @@ func (c *bucketCheck) checkSubjects() {
 	subject := subjectsPerBucket + c.name + ".>"
 	found, err := kvsubjects.Find(c.name, kvsubjects.Of(c.StreamConfig))
 	switch t := c.SubjectTransform; {
-	case t != nil && c.Mirror == nil:
-		c.bad("its subject transform stores what is written to %q as %q, so that no key is where it was written; "+
+	case t != nil && c.Mirror == nil && t.Source != t.Destination:
+		c.bad("its subject transform stores what is written to %q as %q, so that no such key is where it was written; "+
 			"take it off (nats stream edit %s --no-transform)", t.Source, t.Destination, c.stream)
 	case c.copies() && err != nil:
 		c.bad("%v", err)

@@ -37,6 +37,13 @@ var settings = map[string]setting{
 		refused: []string{"subject transform", `"$KV.elsewhere.>"`, "nats stream edit KV_websites --no-transform"},
 		mend:    func(c *jetstream.StreamConfig) { c.SubjectTransform = nil },
 	},
+	"a subject transform that changes nothing": {
+		set: func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{
+				Source: "$KV.websites.>", Destination: "$KV.websites.>",
+			}
+		},
+	},
 	"a subject transform of some keys": {
 		set: func(c *jetstream.StreamConfig) {
 			c.SubjectTransform = &jetstream.SubjectTransformConfig{
