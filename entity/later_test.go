@@ -1,7 +1,10 @@
 package entity_test
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,5 +160,60 @@ func TestWhatLosesDataIsRefusedLaterToo(t *testing.T) {
 		if err := last(); err != nil {
 			t.Errorf("the hook is still told %v", err)
 		}
+	})
+}
+
+// TestWhoGivesUpOnABucketThatIsAwaySaysNothingOfIt: that its context ended is no reason that others are told.
+func TestWhoGivesUpOnABucketThatIsAwaySaysNothingOfIt(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		cfg := websites
+		cfg.BindOnly, cfg.StatusBucket = true, entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := client.Get(gone, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Get with a context that has ended: %v", err)
+		}
+		if _, err := client.Lister().Get("a"); !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("a lister is told %v", err)
+		}
+	})
+}
+
+// TestOneTryIsForAllWhoNeedABucketThatDoesNotAnswer: nobody waits longer than for the try that is under way, and nobody
+// longer than its context.
+func TestOneTryIsForAllWhoNeedABucketThatDoesNotAnswer(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		proxy := natstest.StartProxy(t, natstest.Start(t).URL())
+		_, js := natstest.Connect(t, proxy.URL())
+		proxy.Blackhole()
+		cfg := websites
+		cfg.StatusBucket = entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		var callers sync.WaitGroup
+		call := func(patience, most time.Duration) {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, patience)
+				defer cancel()
+				began := time.Now()
+				err := client.Create(ctx, website("a"))
+				if took := time.Since(began); !apierrors.IsServiceUnavailable(err) || took > most {
+					t.Errorf("who waits for %v at most was told after %v: %v", patience, took, err)
+				}
+			})
+		}
+		for range 20 {
+			call(time.Minute, 5*time.Second)
+		}
+		time.Sleep(time.Second)
+		call(time.Second, time.Second)
+		callers.Wait()
 	})
 }
