@@ -123,6 +123,7 @@ type Brake struct {
 	asking     int                 // how many answers of the leader are awaited, see Asking
 	asked      bool                // since the first of the suspects came
 	gone       window              // deletes that were let go without a release
+	came       int                 // how many sources have come late
 	objects    map[string]int      // what those of them owned that nobody is known to have deleted
 	cleaned    map[string]cleanUp  // owners that sweeps let go without a release, by key
 	sweptIn    map[string]*sweptIn // what went because of sweeps, by source
