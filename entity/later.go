@@ -32,10 +32,12 @@ const (
 type opening struct {
 	open func(ctx context.Context) (warnings []string, err error)
 
-	turn     turn.Turn // held while it is tried
+	kind     string
+	turn     turn.Turn   // held while it is tried
+	later    atomic.Bool // NewClient has returned
 	done     atomic.Bool
 	failure  atomic.Pointer[failedOpening] // the last try
-	warnings atomic.Pointer[[]string]      // of the settings, once it is open
+	warnings atomic.Pointer[[]string]      // of the settings, if it was opened after NewClient
 }
 
 // failedOpening is one try that failed for a reason of the bucket's.
@@ -71,6 +73,9 @@ func (b *bucket) ensureOpen(ctx context.Context) error {
 	}
 	o.warnings.Store(&warnings)
 	o.done.Store(true)
+	if o.later.Load() {
+		logWarnings(ctx, o.kind, warnings)
+	}
 	return nil
 }
 
@@ -89,6 +94,17 @@ func (b *bucket) notOpened() error {
 	}
 	if f := b.opening.failure.Load(); f != nil {
 		return f.err
+	}
+	return nil
+}
+
+// lateWarnings are those of settings that NewClient could not see.
+func (b *bucket) lateWarnings() []string {
+	if b.opening == nil {
+		return nil
+	}
+	if found := b.opening.warnings.Load(); found != nil {
+		return *found
 	}
 	return nil
 }
@@ -145,10 +161,11 @@ func openOrLater(
 	if !cfg.OpenLater {
 		return openBucket(ctx, js, b, cfg)
 	}
-	b.opening = &opening{turn: turn.New(), open: func(ctx context.Context) (warnings []string, err error) {
+	b.opening = &opening{kind: cfg.Kind, turn: turn.New(), open: func(ctx context.Context) (warnings []string, err error) {
 		settings, warnings, err = openBucket(ctx, js, b, cfg)
 		return warnings, err
 	}}
+	defer b.opening.later.Store(true)
 	b.place.Store(&place{prefix: b.place.Load().prefix, open: true})
 	if !js.Conn().IsConnected() {
 		err = newUnavailable("", "", "the connection is not established yet")
@@ -165,10 +182,11 @@ func openOrLater(
 	return settings, warnings, nil
 }
 
-// maxPayload is the server's limit, or the default of servers while none was reached.
-func maxPayload(js jetstream.JetStream) int64 {
+// maxPayload is the server's limit. While none was reached it is the default of servers, or what cfg needs: the server
+// may have more, and refuses by itself what is too large for it.
+func maxPayload(js jetstream.JetStream, cfg Config) int64 {
 	if limit := js.Conn().MaxPayload(); limit > 0 {
 		return limit
 	}
-	return defaultMaxPayload
+	return max(defaultMaxPayload, int64(cfg.MaxDocumentBytes)+headroom)
 }

@@ -58,8 +58,10 @@ func TestABucketThatIsNotThereYetIsOpenedLater(t *testing.T) {
 		_, get := client.Get(ctx, "a")
 		_, cached := client.Lister().Get("a")
 		_, list := client.Lister().List(labels.Everything())
+		_, live := client.List(ctx)
 		for what, err := range map[string]error{
-			"Get": get, "Lister.Get": cached, "Lister.List": list, "Create": client.Create(ctx, website("a")),
+			"Get": get, "Lister.Get": cached, "Lister.List": list, "List": live,
+			"Create": client.Create(ctx, website("a")),
 			"Delete": client.Delete(ctx, "a"), "the hook": last(),
 		} {
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "does not exist") {
@@ -215,5 +217,43 @@ func TestOneTryIsForAllWhoNeedABucketThatDoesNotAnswer(t *testing.T) {
 		time.Sleep(time.Second)
 		call(time.Second, time.Second)
 		callers.Wait()
+	})
+}
+
+// TestWhatCouldBeBetterIsSaidOfABucketThatIsOpenedLaterToo.
+func TestWhatCouldBeBetterIsSaidOfABucketThatIsOpenedLaterToo(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		cfg := websites
+		cfg.BindOnly, cfg.StatusBucket = true, entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: "websites", TTL: time.Hour, LimitMarkerTTL: time.Hour, Storage: jetstream.MemoryStorage,
+		})
+		must(t, err)
+		_, err = client.Get(ctx, "a")
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if w := client.Warnings(); len(w) == 0 || !strings.Contains(w[0], "removes documents that are older than 1h") {
+			t.Errorf("warnings: %v", w)
+		}
+	})
+}
+
+// TestALimitThatTheServerMayHaveIsNotRefusedBeforeItIsReached.
+func TestALimitThatTheServerMayHaveIsNotRefusedBeforeItIsReached(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		srv.Stop()
+		_, js := natstest.Connect(t, srv.URL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
+		cfg := websites
+		cfg.MaxDocumentBytes = 4 << 20
+		client, err := entity.NewClient[*Website](t.Context(), js, later(cfg))
+		must(t, err)
+		client.Close()
 	})
 }
