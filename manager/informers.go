@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -24,30 +23,42 @@ type Informers interface {
 // factory is one that was added.
 type factory struct {
 	Informers
-	name string
-	wait func(stopCh <-chan struct{}) (missing []string)
+	name     string
+	optional bool // nobody waits for it
+	wait     func(stopCh <-chan struct{}) (missing []string)
 }
 
 // AddInformers adds factories of Kubernetes informers. Run starts them before what was added with Add, waits until they
 // have synced, and stops them after it. So make the controllers, which ask for informers, before Run. It fails once Run
 // was called.
 func (m *Manager) AddInformers(factories ...Informers) error {
+	return m.addInformers("AddInformers", false, factories)
+}
+
+// AddOptionalInformers is AddInformers of factories whose informers Run does not wait for: those of sources that are
+// optional (controller.WithOptional), such as of a CustomResourceDefinition that may not be installed yet. A controller
+// waits for its other sources itself.
+func (m *Manager) AddOptionalInformers(factories ...Informers) error {
+	return m.addInformers("AddOptionalInformers", true, factories)
+}
+
+func (m *Manager) addInformers(method string, optional bool, factories []Informers) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.state != collecting {
-		return errors.New("manager: AddInformers after Run or Close: add all before Run")
+		return fmt.Errorf("manager: %s after Run or Close: add all before Run", method)
 	}
 	var added []factory
 	for i, f := range factories {
 		if guard.IsNil(f) {
-			return fmt.Errorf("manager: AddInformers: number %d is nil: leave it away", i+1)
+			return fmt.Errorf("manager: %s: number %d is nil: leave it away", method, i+1)
 		}
 		number := len(m.factories) + len(added) + 1
 		name := fmt.Sprintf("Kubernetes informers (number %d, %T)", number, f)
-		one := factory{Informers: f, name: name, wait: waitOf(f)}
+		one := factory{Informers: f, name: name, optional: optional, wait: waitOf(f)}
 		if one.wait == nil {
-			return fmt.Errorf("manager: AddInformers: number %d, a %T, has no WaitForCacheSync as client-go's "+
-				"factories have: make it a Runnable, and add it with Add", i+1, f)
+			return fmt.Errorf("manager: %s: number %d, a %T, has no WaitForCacheSync as client-go's "+
+				"factories have: make it a Runnable, and add it with Add", method, i+1, f)
 		}
 		added = append(added, one)
 	}
@@ -80,9 +91,12 @@ func missingOf[K comparable](synced map[K]bool) (missing []string) {
 	return missing
 }
 
-// sync starts the informers and waits for them.
+// sync starts the informers and waits for them, unless they are optional.
 func (f *factory) sync(ctx context.Context, stopCh <-chan struct{}) error {
 	f.Start(stopCh)
+	if f.optional {
+		return nil
+	}
 	if missing := f.wait(ctx.Done()); len(missing) > 0 || ctx.Err() != nil {
 		return fmt.Errorf("%w: not synced: %v", context.Cause(ctx), missing)
 	}
