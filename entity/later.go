@@ -161,10 +161,11 @@ func openOrLater(
 	if !cfg.OpenLater {
 		return openBucket(ctx, js, b, cfg)
 	}
-	b.opening = &opening{kind: cfg.Kind, turn: turn.New(), open: func(ctx context.Context) (warnings []string, err error) {
+	open := func(ctx context.Context) (warnings []string, err error) {
 		settings, warnings, err = openBucket(ctx, js, b, cfg)
 		return warnings, err
-	}}
+	}
+	b.opening = &opening{kind: cfg.Kind, turn: turn.New(), open: open}
 	defer b.opening.later.Store(true)
 	b.place.Store(&place{prefix: b.place.Load().prefix, open: true})
 	if !js.Conn().IsConnected() {
