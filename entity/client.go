@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -71,28 +72,28 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.warnings, c.documentWarnings = warnings, len(warnings)
-	room, err := roomIn(cfg, settings, maxPayload(js), cfg.Bucket)
+	room, err := roomIn(cfg, settings, maxPayload(js, cfg), cfg.Bucket)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.documents.hook = newWriteHook(cfg, keys, cfg.Bucket, room)
-	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, maxPayload(js), cfg.Bucket); err != nil {
+	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, maxPayload(js, cfg), cfg.Bucket); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	if err := c.openRecords(ctx, ids); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
-	c.logWarnings(ctx, c.warnings)
+	logWarnings(ctx, cfg.Kind, c.warnings)
 	if err := c.share(); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	return c, nil
 }
 
-func (c *Client[T]) logWarnings(ctx context.Context, warnings []string) {
+func logWarnings(ctx context.Context, kind string, warnings []string) {
 	for _, warning := range warnings {
 		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better",
-			"kind", c.cfg.Kind, "warning", warning)
+			"kind", kind, "warning", warning)
 	}
 }
 
@@ -106,7 +107,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 		return err
 	}
 	c.warnings = append(c.warnings, warnings...)
-	limit, err := roomIn(c.cfg, settings, maxPayload(c.js), b.name)
+	limit, err := roomIn(c.cfg, settings, maxPayload(c.js, c.cfg), b.name)
 	if err != nil {
 		return err
 	}
@@ -136,8 +137,15 @@ func (c *Client[T]) JetStream() jetstream.JetStream { return c.js }
 // Config returns the configuration with its defaults filled in.
 func (c *Client[T]) Config() Config { return c.cfg }
 
-// Warnings names settings of the buckets that work, but could be better.
-func (c *Client[T]) Warnings() []string { return append([]string(nil), c.warnings...) }
+// Warnings names settings of the buckets that work, but could be better. Those of a bucket that is opened later
+// (Config.OpenLater) are among them once it is open.
+func (c *Client[T]) Warnings() []string {
+	warnings := slices.Concat(c.warnings, c.documents.lateWarnings())
+	if c.records != nil {
+		warnings = append(warnings, c.records.bucket.lateWarnings()...)
+	}
+	return warnings
+}
 
 // Records returns the status records; nil if Config.StatusBucket is NoStatusBucket.
 func (c *Client[T]) Records() *Records { return c.records }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Differences names the fields in which two configurations say different things, their defaults filled in. StatusBucket
@@ -78,11 +79,11 @@ func (c *Client[T]) derive(ctx context.Context, cfg Config) (*Client[T], error) 
 	documents.async = async
 	derived := &Client[T]{
 		js: c.js, cfg: cfg, keys: c.keys, codec: c.codec, documents: &documents, async: async, hooks: newHookSet(),
-		warnings: c.Warnings()[:c.documentWarnings], documentWarnings: c.documentWarnings, shared: c.shared,
+		warnings: slices.Clone(c.warnings[:c.documentWarnings]), documentWarnings: c.documentWarnings, shared: c.shared,
 	}
 	if err := derived.openRecords(ctx, documents.ids); err != nil {
 		return nil, err
 	}
-	derived.logWarnings(ctx, derived.warnings[c.documentWarnings:])
+	logWarnings(ctx, cfg.Kind, derived.warnings[c.documentWarnings:])
 	return derived, derived.share()
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,37 +32,59 @@ const (
 type opening struct {
 	open func(ctx context.Context) (warnings []string, err error)
 
-	mu       sync.Mutex // held while it is tried
+	kind     string
+	turn     turn.Turn   // held while it is tried
+	later    atomic.Bool // NewClient has returned
 	done     atomic.Bool
-	failure  atomic.Pointer[error] // of the last try
-	warnings []string              // guarded by mu
+	failure  atomic.Pointer[failedOpening] // the last try
+	warnings atomic.Pointer[[]string]      // of the settings, if it was opened after NewClient
 }
 
-// ensureOpen opens the bucket if that is left to do.
+// failedOpening is one try that failed for a reason of the bucket's.
+type failedOpening struct{ err error }
+
+// ensureOpen opens the bucket if that is left to do. Who comes while it is tried gets what comes of that: where no
+// answer comes, each would wait for the tries of all before it.
 func (b *bucket) ensureOpen(ctx context.Context) error {
 	o := b.opening
 	if o == nil || o.done.Load() {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	before := o.failure.Load()
+	if err := o.turn.Take(ctx); err != nil {
+		return b.notReached(err)
+	}
+	defer o.turn.Give()
 	if o.done.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	if f := o.failure.Load(); f != before {
+		return f.err
+	}
+	try, cancel := context.WithTimeout(ctx, openPatience)
 	defer cancel()
-	warnings, err := o.open(ctx)
+	warnings, err := o.open(try)
 	if err != nil {
-		if mayComeLater(err) {
-			err = newUnavailable("", "", "bucket %q has not been reached yet (Config.OpenLater): %v", b.name, err)
+		err = b.notReached(err)
+		if ctx.Err() == nil { // else it says nothing of the bucket: who asked has gone, or was in a hurry
+			o.failure.Store(&failedOpening{err})
 		}
-		o.failure.Store(&err)
 		return err
 	}
-	o.warnings = warnings
-	o.failure.Store(nil)
+	o.warnings.Store(&warnings)
 	o.done.Store(true)
+	if o.later.Load() {
+		logWarnings(ctx, o.kind, warnings)
+	}
 	return nil
+}
+
+// notReached is the error of a try; a refusal stays what it is.
+func (b *bucket) notReached(err error) error {
+	if !mayComeLater(err) {
+		return err
+	}
+	return newUnavailable("", "", "bucket %q has not been reached yet (Config.OpenLater): %v", b.name, err)
 }
 
 // notOpened is why the bucket is not open yet, as far as that is known.
@@ -70,8 +92,19 @@ func (b *bucket) notOpened() error {
 	if b.opening == nil || b.opening.done.Load() {
 		return nil
 	}
-	if err := b.opening.failure.Load(); err != nil {
-		return *err
+	if f := b.opening.failure.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// lateWarnings are those of settings that NewClient could not see.
+func (b *bucket) lateWarnings() []string {
+	if b.opening == nil {
+		return nil
+	}
+	if found := b.opening.warnings.Load(); found != nil {
+		return *found
 	}
 	return nil
 }
@@ -128,27 +161,33 @@ func openOrLater(
 	if !cfg.OpenLater {
 		return openBucket(ctx, js, b, cfg)
 	}
-	b.opening = &opening{open: func(ctx context.Context) (warnings []string, err error) {
+	open := func(ctx context.Context) (warnings []string, err error) {
 		settings, warnings, err = openBucket(ctx, js, b, cfg)
 		return warnings, err
-	}}
+	}
+	b.opening = &opening{kind: cfg.Kind, turn: turn.New(), open: open}
+	defer b.opening.later.Store(true)
 	b.place.Store(&place{prefix: b.place.Load().prefix, open: true})
 	if !js.Conn().IsConnected() {
 		err = newUnavailable("", "", "the connection is not established yet")
-		b.opening.failure.Store(&err)
+		b.opening.failure.Store(&failedOpening{err})
 		return settings, nil, nil
 	}
 	err = b.ensureOpen(ctx)
 	if err != nil && (!mayComeLater(err) || errors.Is(ctx.Err(), context.Canceled)) {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
-	return settings, b.opening.warnings, nil
+	if found := b.opening.warnings.Swap(nil); found != nil {
+		warnings = *found
+	}
+	return settings, warnings, nil
 }
 
-// maxPayload is the server's limit, or the default of servers while none was reached.
-func maxPayload(js jetstream.JetStream) int64 {
+// maxPayload is the server's limit. While none was reached it is the default of servers, or what cfg needs: the server
+// may have more, and refuses by itself what is too large for it.
+func maxPayload(js jetstream.JetStream, cfg Config) int64 {
 	if limit := js.Conn().MaxPayload(); limit > 0 {
 		return limit
 	}
-	return defaultMaxPayload
+	return max(defaultMaxPayload, int64(cfg.MaxDocumentBytes)+headroom)
 }

@@ -1,7 +1,10 @@
 package entity_test
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,8 +58,10 @@ func TestABucketThatIsNotThereYetIsOpenedLater(t *testing.T) {
 		_, get := client.Get(ctx, "a")
 		_, cached := client.Lister().Get("a")
 		_, list := client.Lister().List(labels.Everything())
+		_, live := client.List(ctx)
 		for what, err := range map[string]error{
-			"Get": get, "Lister.Get": cached, "Lister.List": list, "Create": client.Create(ctx, website("a")),
+			"Get": get, "Lister.Get": cached, "Lister.List": list, "List": live,
+			"Create": client.Create(ctx, website("a")),
 			"Delete": client.Delete(ctx, "a"), "the hook": last(),
 		} {
 			if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "does not exist") {
@@ -157,5 +162,98 @@ func TestWhatLosesDataIsRefusedLaterToo(t *testing.T) {
 		if err := last(); err != nil {
 			t.Errorf("the hook is still told %v", err)
 		}
+	})
+}
+
+// TestWhoGivesUpOnABucketThatIsAwaySaysNothingOfIt: that its context ended is no reason that others are told.
+func TestWhoGivesUpOnABucketThatIsAwaySaysNothingOfIt(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		cfg := websites
+		cfg.BindOnly, cfg.StatusBucket = true, entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := client.Get(gone, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("Get with a context that has ended: %v", err)
+		}
+		if _, err := client.Lister().Get("a"); !strings.Contains(err.Error(), "does not exist") {
+			t.Errorf("a lister is told %v", err)
+		}
+	})
+}
+
+// TestOneTryIsForAllWhoNeedABucketThatDoesNotAnswer: nobody waits longer than for the try that is under way, and nobody
+// longer than its context.
+func TestOneTryIsForAllWhoNeedABucketThatDoesNotAnswer(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		proxy := natstest.StartProxy(t, natstest.Start(t).URL())
+		_, js := natstest.Connect(t, proxy.URL())
+		proxy.Blackhole()
+		cfg := websites
+		cfg.StatusBucket = entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		var callers sync.WaitGroup
+		call := func(patience, most time.Duration) {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, patience)
+				defer cancel()
+				began := time.Now()
+				err := client.Create(ctx, website("a"))
+				if took := time.Since(began); !apierrors.IsServiceUnavailable(err) || took > most {
+					t.Errorf("who waits for %v at most was told after %v: %v", patience, took, err)
+				}
+			})
+		}
+		for range 20 {
+			call(time.Minute, 5*time.Second)
+		}
+		time.Sleep(time.Second)
+		call(time.Second, time.Second)
+		callers.Wait()
+	})
+}
+
+// TestWhatCouldBeBetterIsSaidOfABucketThatIsOpenedLaterToo.
+func TestWhatCouldBeBetterIsSaidOfABucketThatIsOpenedLaterToo(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
+		cfg := websites
+		cfg.BindOnly, cfg.StatusBucket = true, entity.NoStatusBucket
+		client, err := entity.NewClient[*Website](ctx, js, later(cfg))
+		must(t, err)
+		t.Cleanup(client.Close)
+		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: "websites", TTL: time.Hour, LimitMarkerTTL: time.Hour, Storage: jetstream.MemoryStorage,
+		})
+		must(t, err)
+		_, err = client.Get(ctx, "a")
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if w := client.Warnings(); len(w) == 0 || !strings.Contains(w[0], "removes documents that are older than 1h") {
+			t.Errorf("warnings: %v", w)
+		}
+	})
+}
+
+// TestALimitThatTheServerMayHaveIsNotRefusedBeforeItIsReached.
+func TestALimitThatTheServerMayHaveIsNotRefusedBeforeItIsReached(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		srv.Stop()
+		_, js := natstest.Connect(t, srv.URL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
+		cfg := websites
+		cfg.MaxDocumentBytes = 4 << 20
+		client, err := entity.NewClient[*Website](t.Context(), js, later(cfg))
+		must(t, err)
+		client.Close()
 	})
 }

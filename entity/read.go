@@ -69,8 +69,14 @@ func (c *Client[T]) document(ctx context.Context, key, natsKey string) (T, error
 // document does not decode. Such keys are left out; if the client is started, Hooks.Invalid reports them. List costs a
 // consumer on each bucket: to read often, use the Lister.
 func (c *Client[T]) List(ctx context.Context) ([]T, error) {
+	if err := c.documents.ensureOpen(ctx); err != nil {
+		return nil, err
+	}
 	records := map[string]*RecordObject{}
 	if c.records != nil {
+		if err := c.records.bucket.ensureOpen(ctx); err != nil {
+			return nil, err
+		}
 		items, err := c.listBucket(ctx, natsinformer.Config{
 			Bucket: c.cfg.StatusBucket, Filter: c.cfg.Filter, Decode: c.records.decode,
 		})

@@ -15,8 +15,8 @@ var errSyncTimeout = errors.New("it was not filled in time (see Config.CacheSync
 // cachePoll is how often a cache is asked whether it has synced.
 const cachePoll = 20 * time.Millisecond
 
-// fill starts a client's cache and waits until it has synced, unless it may be opened later. The cache runs until the
-// client is closed.
+// fill starts a client's cache and waits until it has synced. It runs until the client is closed. That of a bucket
+// which may be opened later is not waited for: the controllers that cannot do without it wait themselves.
 func (c *registered) fill(ctx context.Context) error {
 	if _, err := c.Start(); err != nil {
 		if c.Closed() {
@@ -25,7 +25,7 @@ func (c *registered) fill(ctx context.Context) error {
 		return err
 	}
 	if c.Config().OpenLater {
-		return nil // nobody waits for it: the sources over it are optional
+		return nil
 	}
 	poll := time.NewTicker(cachePoll)
 	defer poll.Stop()

@@ -24,7 +24,7 @@ type Informers interface {
 type factory struct {
 	Informers
 	name     string
-	optional bool
+	optional bool // nobody waits for it
 	wait     func(stopCh <-chan struct{}) (missing []string)
 }
 
@@ -35,34 +35,35 @@ func (m *Manager) AddInformers(factories ...Informers) error {
 	return m.addInformers("AddInformers", false, factories)
 }
 
-func (m *Manager) addInformers(called string, optional bool, factories []Informers) error {
+// AddOptionalInformers is AddInformers of factories whose informers Run does not wait for: those of sources that are
+// optional (controller.WithOptional), such as of a CustomResourceDefinition that may not be installed yet. A controller
+// waits for its other sources itself.
+func (m *Manager) AddOptionalInformers(factories ...Informers) error {
+	return m.addInformers("AddOptionalInformers", true, factories)
+}
+
+func (m *Manager) addInformers(method string, optional bool, factories []Informers) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.state != collecting {
-		return fmt.Errorf("manager: %s after Run or Close: add all before Run", called)
+		return fmt.Errorf("manager: %s after Run or Close: add all before Run", method)
 	}
 	var added []factory
 	for i, f := range factories {
 		if guard.IsNil(f) {
-			return fmt.Errorf("manager: %s: number %d is nil: leave it away", called, i+1)
+			return fmt.Errorf("manager: %s: number %d is nil: leave it away", method, i+1)
 		}
 		number := len(m.factories) + len(added) + 1
 		name := fmt.Sprintf("Kubernetes informers (number %d, %T)", number, f)
 		one := factory{Informers: f, name: name, optional: optional, wait: waitOf(f)}
 		if one.wait == nil {
 			return fmt.Errorf("manager: %s: number %d, a %T, has no WaitForCacheSync as client-go's "+
-				"factories have: make it a Runnable, and add it with Add", called, i+1, f)
+				"factories have: make it a Runnable, and add it with Add", method, i+1, f)
 		}
 		added = append(added, one)
 	}
 	m.factories = append(m.factories, added...)
 	return nil
-}
-
-// AddOptionalInformers is AddInformers for factories of informers that nobody waits for, because their sources are
-// optional (controller.WithOptional): Run starts and stops them.
-func (m *Manager) AddOptionalInformers(factories ...Informers) error {
-	return m.addInformers("AddOptionalInformers", true, factories)
 }
 
 // waitOf is how to wait for a factory; nil if it cannot be waited for.

@@ -4,8 +4,7 @@
 // The rules:
 //
 //   - The brake engages if more than half of what is known, and at least Least, would go within the window: primaries,
-//     or objects that they own. Sweeps
-//     count for each source by itself. What a sweep deletes and somebody makes anew counts each time.
+//     or objects that they own. Sweeps count for each source by itself, and what somebody makes anew each time.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
 //     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
@@ -122,6 +121,7 @@ type Brake struct {
 	last       time.Time
 	asking     int                 // how many answers of the leader are awaited, see Asking
 	asked      bool                // since the first of the suspects came
+	came       int                 // how many sources have come late, see CameLate
 	gone       window              // deletes that were let go without a release
 	objects    map[string]int      // what those of them owned that nobody is known to have deleted
 	cleaned    map[string]cleanUp  // owners that sweeps let go without a release, by key

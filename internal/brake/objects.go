@@ -19,6 +19,7 @@ const leaderPatience = 2 * time.Second
 type weighed struct {
 	objects map[string]int // of suspects that nobody is known to have deleted
 	reason  string         // why they must not go; "" if they may
+	came    int            // how many sources had come late before
 	again   bool           // the leader did not answer: they are to be judged again
 }
 
@@ -28,13 +29,13 @@ const mostAsked = 1000
 // weigh counts what suspects own, and asks the leader about them where that is much.
 func (b *Brake) weigh(ctx context.Context, suspects sets.Set[string]) weighed {
 	b.mu.Lock()
-	engaged, first := b.state.Engaged, b.first
+	engaged, first, came := b.state.Engaged, b.first, b.came
 	before := b.objectsGone(suspects)
 	b.unlock()
 	if engaged || len(suspects) == 0 {
-		return weighed{}
+		return weighed{came: came}
 	}
-	w := weighed{objects: b.OwnedBy(suspects)}
+	w := weighed{objects: b.OwnedBy(suspects), came: came}
 	if sum(w.objects)+before < Least {
 		return w
 	}

@@ -96,3 +96,47 @@ func TestObjectsAreHeldWhileTheLeaderDoesNotAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatASourceShowsThatComesLateIsWeighed, before the brake has decided, while it decides, and after it has let go
+// what waits for that source; but a release covers it.
+func TestWhatASourceShowsThatComesLateIsWeighed(t *testing.T) {
+	for _, when := range []string{"before", "while", "after"} {
+		t.Run(when, func(t *testing.T) {
+			owning(t, 3, 0, func(t *testing.T, w *world) {
+				show := func() { w.change(func() { w.objects[name(0)] = 20 }) }
+				if when == "while" {
+					w.onWeigh = func() {
+						w.onWeigh = nil
+						w.b.CameLate()
+						time.AfterFunc(time.Millisecond, show) // what is weighed now does not have it
+					}
+				}
+				w.loseStuck(name(0))
+				if when == "before" {
+					show()
+					w.b.CameLate()
+				}
+				w.settle()
+				if when == "after" {
+					if w.b.Doubts(name(0)) {
+						t.Error("what was let go is in doubt")
+					}
+					show()
+					w.b.CameLate()
+					if !w.b.Doubts(name(0)) {
+						t.Error("what was weighed without it is not in doubt")
+					}
+					w.settle()
+				}
+				w.wantHeld(1)
+				w.ask(w.request())
+				w.settle()
+				w.b.CameLate()
+				w.settle()
+				if w.b.Doubts(name(0)) {
+					t.Error("what was released is in doubt")
+				}
+			})
+		})
+	}
+}

@@ -204,6 +204,10 @@ func (b *Brake) holdOrFree(
 ) (free []string, engaged *State) {
 	b.mu.Lock()
 	defer b.unlock()
+	if weighed.came != b.came {
+		b.last = time.Now()
+		return nil, nil // they are judged again, with what has come
+	}
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
 	b.suspects = b.suspects.Difference(absent)
 	now := !b.state.Engaged && len(absent) > 0 && b.engage(cmp.Or(b.reasonToHold(absent, anchors), weighed.reason))

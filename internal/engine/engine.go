@@ -81,7 +81,7 @@ type Engine struct {
 	runs       atomic.Uint64 // numbers the reconciles that log something
 
 	missing       sync.WaitGroup // follows the optional sources that have not synced
-	without       sync.Map       // those sources
+	without       sync.Map       // those sources, until the brake knows that they have come
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
@@ -217,6 +217,10 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
 		Admit: func(ctx context.Context, owner, source, object, version string) bool {
 			return e.brake.AdmitSwept(ctx, owner, source, object, version)
+		},
+		Late: func(s source.Owned) bool { _, late := e.without.Load(s); return late },
+		Doubts: func(key string) bool {
+			return e.brake.Doubts(key) && !lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys}.Evidenced(key)
 		},
 		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
 		Counters: teardown.Counters{

@@ -15,7 +15,8 @@ import (
 
 // The rule for an optional source that has not synced: the rest goes on. The source is degraded under its name, and it
 // is outdated, so no sweep, cascade or prune believes what it does not show, and a teardown that would delete there
-// waits. When it has synced, all primaries are due, and so are the teardowns that are owed.
+// waits. When it has synced, the brake decides anew about what it let go without knowing how much that owned there.
+// Then all primaries are due, and so are the teardowns that are owed.
 
 // withoutSource says why an optional source is degraded that has not synced.
 func withoutSource(s source.Source) error {
@@ -25,11 +26,14 @@ func withoutSource(s source.Source) error {
 
 // workWithout reports an optional source until it has synced, and then makes due what may have waited for it.
 func (e *Engine) workWithout(life context.Context, s source.Source) {
-	e.without.Store(s, true)
 	e.SourceHealth(life, s)
 	if !cache.WaitFor(life, "", s.Synced()...) {
 		return
 	}
+	if e.brake != nil {
+		e.brake.CameLate()
+	}
+	e.without.Delete(s)
 	e.SourceHealth(life, s)
 	klog.FromContext(life).Info("An optional source has synced; all primaries are reconciled again",
 		"source", s.String())

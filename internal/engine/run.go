@@ -127,6 +127,7 @@ func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) er
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	for _, s := range optional.StillMissing(ctx, life) {
+		e.without.Store(s, true)
 		e.missing.Go(func() { e.workWithout(life, s) })
 	}
 	return nil

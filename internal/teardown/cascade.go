@@ -143,7 +143,7 @@ type liveSource interface {
 // be deleted now are not asked: the teardown does not end before they are.
 func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 	var found []owned
-	kept, err := t.kept(a.key)
+	kept, unknown, err := t.kept(a.key)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +161,9 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
 			switch {
 			case slices.ContainsFunc(kept, isKept):
+			case claim.Owns(obj, a.key) && unknown != nil:
+				return nil, fmt.Errorf("%s %q: whether %s %q is to stay is not known: %w",
+					t.Kind, a.key, s, source.ObjectKey(obj), unknown)
 			case claim.Owns(obj, a.key):
 				found = append(found, owned{s, obj})
 			default:
@@ -172,19 +175,23 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 }
 
 // kept are the objects of a primary that sources without a deleter show. A live list is of the whole cluster, so it has
-// them, too: but they are to stay.
-func (t *Teardown) kept(key string) (kept []metav1.Object, err error) {
+// them, too: but they are to stay. unknown is why such a source shows nothing that has not synced; nil if all have.
+func (t *Teardown) kept(key string) (kept []metav1.Object, unknown, err error) {
 	for _, s := range t.Sources() {
 		if s.Deletable() {
 			continue
 		}
+		if err := t.outdated(s); errors.Is(err, source.ErrNotSynced) {
+			unknown = err
+			continue
+		}
 		objects, err := s.OwnedBy(key)
 		if err != nil {
-			return nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
+			return nil, nil, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, key, s, err)
 		}
 		kept = append(kept, objects...)
 	}
-	return kept, nil
+	return kept, unknown, nil
 }
 
 // same reports whether a live object is a cached one. A transform may have taken the uid off that.

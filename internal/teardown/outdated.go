@@ -1,6 +1,7 @@
 package teardown
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -16,9 +17,16 @@ import (
 // It is applied here: CleanUp, which is before each delete by the runtime, asks outdatedSources, toDelete
 // leaves those out of what the cache and the server list, and Sweep asks outdated.
 
+// errCame is why nothing is deleted in a source that has come late.
+var errCame = errors.New("it has just come, and the brake is about to be told")
+
 // outdated says why what a source shows must not be acted on for deletes; nil if it may.
-func outdated(s source.Owned) error {
-	if err := s.Outdated(); err != nil {
+func (t *Teardown) outdated(s source.Owned) error {
+	err := s.Outdated()
+	if err == nil && t.Late(s) {
+		err = errCame
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil
@@ -27,7 +35,7 @@ func outdated(s source.Owned) error {
 // outdatedSources are the sources in which a teardown must wait, and why.
 func (t *Teardown) outdatedSources() (waiting []source.Owned, why error) {
 	for _, s := range t.deletable() {
-		if err := outdated(s); err != nil {
+		if err := t.outdated(s); err != nil {
 			waiting, why = append(waiting, s), err
 		}
 	}

@@ -68,6 +68,10 @@ type Config struct {
 	Sources func() []source.Owned
 	// Admit asks the brake whether an object may be deleted whose owner has neither a document nor a record.
 	Admit func(ctx context.Context, owner, source, object, version string) bool
+	// Late tells of a source that has come late that the brake has not been told yet; nil: none does.
+	Late func(source.Owned) bool
+	// Doubts reports whether the brake decides, or has decided, that a key must not go that it had let go.
+	Doubts func(key string) bool
 	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
 	Filtered bool
 	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.
@@ -87,7 +91,15 @@ type Teardown struct {
 }
 
 // New returns a Teardown.
-func New(c Config) *Teardown { return &Teardown{Config: c} }
+func New(c Config) *Teardown {
+	if c.Late == nil {
+		c.Late = func(source.Owned) bool { return false }
+	}
+	if c.Doubts == nil {
+		c.Doubts = func(string) bool { return false }
+	}
+	return &Teardown{Config: c}
+}
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
 // it; held then says what of it is being deleted and does not go. It fails with ErrDocumentReturned if the document
@@ -109,6 +121,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		var waiting []source.Owned
 		waiting, waitsFor = t.outdatedSources()
 		a.stale = append(a.stale, waiting...)
+		if t.Doubts(key) { // since the teardown began, of a source that waits no longer
+			return false, nil
+		}
 	}
 	left, err := t.APIs.IntentsLeft(ctx, key)
 	if err != nil {

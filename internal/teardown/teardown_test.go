@@ -146,6 +146,23 @@ func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
 	}
 }
 
+// TestALiveListDeletesNothingWhileASourceWithoutADeleterIsAway: it may be that which shows that the object is to stay.
+func TestALiveListDeletesNothingWhileASourceWithoutADeleterIsAway(t *testing.T) {
+	keeper := dated{owns{objects: &objects{}}, source.ErrNotSynced}
+	api := &objects{live: []metav1.Object{secondary("data", "2")}}
+	td := New(Config{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned {
+		return []source.Owned{owns{deletable: true, objects: api}, keeper}
+	}})
+	found, err := td.ownedLive(t.Context(), &absence{key: "home"})
+	if !errors.Is(err, source.ErrNotSynced) || len(found) > 0 {
+		t.Errorf("it would delete %v: %v", found, err)
+	}
+	api.live = nil
+	if _, err := td.ownedLive(t.Context(), &absence{key: "home"}); err != nil {
+		t.Errorf("it waits for a source without a deleter though nothing is to be deleted: %v", err)
+	}
+}
+
 // opened is a source whose objects may name owners in other namespaces.
 type opened struct{ owns }
 
