@@ -117,6 +117,25 @@ func TestAControllerBeginsWithoutAnOptionalSource(t *testing.T) {
 	})
 }
 
+// TestATeardownThatOwnsNothingInALateSourceEndsWhenThatComes, though no event tells it: its pause has grown to minutes.
+func TestATeardownThatOwnsNothingInALateSourceEndsWhenThatComes(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w, k := newWorld(t), newLateCluster(t)
+		var seen calls
+		c, sites, _ := w.runningSites(&seen, WithBackoff(time.Millisecond, 5*time.Minute),
+			OwnsKube(k.informer, WithDeleter(k), WithOptional()))
+		k.start(t)
+		must(t, sites.Delete(t.Context(), "away"))
+		time.Sleep(20 * time.Minute)
+		k.installed.Store(true)
+		natstest.Eventually(t, "the source has come", k.informer.HasSynced)
+		time.Sleep(time.Second)
+		if n := c.Stats().TornDown; n != 1 {
+			t.Errorf("%d teardowns have ended a second after the source came: %s", n, c.Explain("away").Says)
+		}
+	})
+}
+
 // messageOf is the message of a condition.
 func messageOf(r *entity.Record, kind string) string {
 	for _, c := range r.Conditions {
