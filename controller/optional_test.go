@@ -287,6 +287,26 @@ func TestAnIdOfTheInstallationThatWasMadeWithoutASourceIsDoubtedWhenItComes(t *t
 	})
 }
 
+// TestWhatNobodyOwnsInALateSourceIsSwept though there is no resync, and no event tells of it.
+func TestWhatNobodyOwnsInALateSourceIsSwept(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx, w, k := t.Context(), newWorld(t), newLateCluster(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0),
+			OwnsKube(k.informer, WithDeleter(k), WithOptional()))
+		must(t, err)
+		k.start(t)
+		must(t, sites.Create(ctx, newSite("gone", "one"))) // and gone before any controller has seen it
+		must(t, sites.Delete(ctx, "gone"))
+		w.run(c)
+		natstest.Eventually(t, "it has swept without the source", func() bool { return c.Stats().Sweeps == 1 })
+		k.Add(w.ownedMap("settings", "gone"))
+		k.installed.Store(true)
+		natstest.Eventually(t, "it is swept", func() bool { return len(k.asked()) == 1 && !k.has("settings") })
+	})
+}
+
 func TestThePrimaryCannotBeOptional(t *testing.T) {
 	t.Parallel()
 	_, err := applyOptions([]Option{WithPrimary(WithOptional())})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +21,6 @@ import (
 const (
 	// openAgain is the pause between two tries to open a bucket that cannot be reached, for its caches.
 	openAgain = time.Second
-	// openRefused is the pause after a refusal, which a person has to mend.
-	openRefused = 10 * time.Second
 	// openPatience bounds one try, and how long NewClient waits for a bucket that may be opened later.
 	openPatience = 4 * time.Second
 	// defaultMaxPayload is that of a server which was not configured, for one that was never reached.
@@ -84,6 +83,15 @@ func (b *bucket) notReached(err error) error {
 	if !mayComeLater(err) {
 		return err
 	}
+	for _, names := range []string{"opening bucket ", "reading the state of bucket "} { // as the text here does
+		if within := errors.Unwrap(err); within != nil && strings.HasPrefix(err.Error(), names) {
+			err = within
+		}
+	}
+	if api, ok := errors.AsType[*apiError](err); ok && api.ErrorCode == codeStreamNotFound {
+		return newUnavailable("", "", "bucket %q does not exist yet (Config.OpenLater): create it, or leave "+
+			"BindOnly off", b.name)
+	}
 	return newUnavailable("", "", "bucket %q has not been reached yet (Config.OpenLater): %v", b.name, err)
 }
 
@@ -123,11 +131,7 @@ func (b *bucket) awaitOpen(ctx context.Context, tell func(error)) bool {
 		if err == nil {
 			return true
 		}
-		pause := openAgain
-		if !mayComeLater(err) {
-			pause = openRefused
-		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(openAgain)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -135,7 +135,7 @@ func New[T entity.IEntity](
 	}
 	e.prune()
 	e.sweeper = &resync.Sweeper{
-		Interval: opts.ResyncInterval, DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
+		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}

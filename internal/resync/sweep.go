@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -26,6 +25,7 @@ type Primaries interface {
 // Sweeper makes the keys of a controller due whose turn has come, and sweeps.
 type Sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
+	Soon      chan struct{}                                 // with room for one; see SweepSoon
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries Primaries
@@ -50,13 +50,36 @@ func (s *Sweeper) Resync(ctx context.Context) {
 	}
 }
 
-// Collect runs the sweep, or what the Kumori API has instead, now and at the end of each interval.
+// Collect runs the sweep, or what the Kumori API has instead, now, at the end of each interval, and when SweepSoon was
+// called.
 func (s *Sweeper) Collect(ctx context.Context) {
-	if s.Interval <= 0 {
+	for ctx.Err() == nil {
 		s.collectGarbage(ctx)
-		return
+		s.await(ctx)
 	}
-	wait.UntilWithContext(ctx, s.collectGarbage, s.Interval)
+}
+
+// await returns at the end of the interval, or when SweepSoon was called.
+func (s *Sweeper) await(ctx context.Context) {
+	var end <-chan time.Time
+	if s.Interval > 0 {
+		timer := time.NewTimer(s.Interval)
+		defer timer.Stop()
+		end = timer.C
+	}
+	select {
+	case <-end:
+	case <-s.Soon:
+	case <-ctx.Done():
+	}
+}
+
+// SweepSoon makes a sweep due before the interval ends.
+func (s *Sweeper) SweepSoon() {
+	select {
+	case s.Soon <- struct{}{}:
+	default: // one is due already
+	}
 }
 
 func (s *Sweeper) collectGarbage(ctx context.Context) {
