@@ -48,17 +48,26 @@ func TestAListTellsWhatDiffersFromTheLastOne(t *testing.T) {
 	})
 }
 
+// TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations, and with the highest of its priorities.
 func TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations(t *testing.T) {
 	inBubble(t, external.Config{}, func(t *testing.T, c *controller) {
 		c.api.set(errAway)
 		c.relist()
+		prios := map[operation.Operation]queue.Priority{operation.Put: queue.Live, operation.Secondary: queue.Secondary}
 		for _, op := range []operation.Operation{operation.Put, operation.Secondary} {
 			_, _, err := c.gate("home").Enter(t.Context())
 			waiter := c.set.WaiterFor("home", err)
 			if waiter == nil || !isAway(waiter) {
 				t.Fatalf("%v: it waits for %v", err, waiter)
 			}
-			waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(op)}, err)
+			waiter.Wait(queue.Item{Key: "home", Ops: operation.Of(op), Prio: prios[op]}, err)
+		}
+		resync := queue.Item{Key: "home", Ops: operation.Of(operation.Resync), Prio: queue.Background}
+		if it := c.set.Take(resync); it.Prio != queue.Live || !it.Ops.Has(operation.Put) || c.source.Stats().Waiting != 0 {
+			t.Errorf("an attempt that something else made due is for %+v", it)
+		} else if _, _, err := c.gate("home").Enter(t.Context()); err != nil {
+			it.Ops &^= operation.Of(operation.Resync)
+			c.set.WaiterFor("home", err).Wait(it, err)
 		}
 		if s := c.source.Stats(); s.Waiting != 1 || !s.Away || c.opened != 1 {
 			t.Errorf("%+v, opened %d times", s, c.opened)
@@ -67,7 +76,7 @@ func TestAKeyWaitsWhileTheAPIIsAwayAndIsResumedWithAllItsOperations(t *testing.T
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		got := tell(c, &c.resumed)
-		if len(got) != 1 || got[0].Ops != operation.Of(operation.Put, operation.Secondary) {
+		if len(got) != 1 || got[0].Ops != operation.Of(operation.Put, operation.Secondary) || got[0].Prio != queue.Live {
 			t.Errorf("resumed: %v", got)
 		}
 		if s := c.source.Stats(); s.Waiting != 0 || s.Away {
