@@ -98,8 +98,15 @@ func TestAControllerBeginsWithoutAnOptionalSource(t *testing.T) {
 			return err == nil && strings.Contains(messageOf(r, entity.ConditionDeleting), "has not synced")
 		})
 		time.Sleep(20 * time.Minute)
-		if c.Stats().TornDown != 0 || len(k.asked()) != 0 {
-			t.Errorf("torn down %d, asked to delete %v, while the source was away", c.Stats().TornDown, k.asked())
+		if s := c.Stats(); s.TornDown != 0 || len(k.asked()) != 0 || s.Failures+uint64(s.Failing) != 0 {
+			t.Errorf("torn down %d, asked to delete %v, %d failures, while the source was away",
+				s.TornDown, k.asked(), s.Failures)
+		}
+		if n := seen.with("away", OperationDelete); n != 1 {
+			t.Errorf("the reconciler was called %d times for one delete", n)
+		}
+		if e := c.Explain("away"); e.State != StateDeleting || len(e.Missing) != 1 {
+			t.Errorf("explained: %+v", e)
 		}
 
 		k.installed.Store(true)

@@ -6,6 +6,7 @@
 package teardown
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,8 +103,8 @@ func New(c Config) *Teardown {
 }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
-// it; held then says what of it is being deleted and does not go. It fails with ErrDocumentReturned if the document
-// exists.
+// it; held then says what of it is being deleted and does not go, or which source has not synced that may have more. It
+// fails with ErrDocumentReturned if the document exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
 	a := &absence{teardown: t, key: key}
 	gone, err = t.cleanUp(ctx, a)
@@ -149,7 +150,12 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		return false, left.Err
 	}
 	if waitsFor != nil {
-		return false, fmt.Errorf("%s %q: what it owned is not deleted yet: %w", t.Kind, key, waitsFor)
+		waitsFor = fmt.Errorf("%s %q: what it owned is not deleted yet: %w", t.Kind, key, waitsFor)
+		if errors.Is(waitsFor, source.ErrNotSynced) { // no failure: it may be away for days
+			a.held = cmp.Or(a.held, waitsFor)
+			return false, nil
+		}
+		return false, waitsFor
 	}
 	if !conclusive {
 		return false, t.APIs.CannotList(key)
