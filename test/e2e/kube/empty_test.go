@@ -33,7 +33,7 @@ func TestApplyOwnsNoStructThatNobodyHasSet(t *testing.T) {
 	if got.Spec.Strategy.RollingUpdate == nil || got.Spec.Template.Spec.Volumes[0].EmptyDir == nil {
 		t.Errorf("the server has %s", text(t, got.Spec))
 	}
-	owned := string(got.ManagedFields[0].FieldsV1.Raw)
+	owned := got.ManagedFields[0].FieldsV1.GetRawString()
 	for _, field := range []string{`"f:strategy"`, `"f:resources":{}`, `"f:status"`, `"f:creationTimestamp"`} {
 		if strings.Contains(owned, field) {
 			t.Errorf("%s is ours: %s", field, owned)
