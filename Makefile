@@ -84,7 +84,7 @@ rolling: ## replicas of this code and of an earlier one take turns over one stat
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
 	$(race)
 	@packages=$$($(kube_tests)); set -x; \
-	test -z "$$packages" || $(GO) test -race -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
+	test -z "$$packages" || $(GO) test -race -parallel $(E2E_PARALLEL) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_raceless,{ grep -xF "$$kube" || true; })
 	@for module in $(CODE); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
