@@ -21,13 +21,13 @@ var ErrNotSynced = source.ErrNotSynced
 //   - Nothing is deleted because of what it does not show: no sweep, no cascade and no prune believes its absence. A
 //     teardown that would have to delete there waits, and its record says so.
 //
-// The Kumori API has no place for options of sources. Its clients of external resources may have Optional.
+// When the source has synced, all primaries are due once more, with OperationSecondary, OperationTertiary or
+// OperationExternal, and so are teardowns that have waited. From then on it is a source as any other: if it goes away
+// it is degraded, its cache stays, and the rest goes on.
 //
-// A manager waits for no client with OpenLater of entity.Config, and for no informers of AddOptionalInformers.
-//
-// When it has synced all primaries are due once more, with OperationSecondary, OperationTertiary or OperationExternal,
-// and so are teardowns that have waited. From then on it is a source as any other: if it goes away it is degraded, its
-// cache stays, and the rest goes on.
+// A client of a bucket that is away needs OpenLater of entity.Config. A manager does not wait for such clients, nor for
+// informers of AddOptionalInformers. The Kumori API has no place for options of sources; its clients of external
+// resources may have Optional.
 func WithOptional() SourceOption {
 	return func(o *sourceOptions) error {
 		o.optional = true

@@ -46,9 +46,9 @@ func TestTheBrakeWeighsWhatComesLate(t *testing.T) {
 				k = newLateCluster(t)
 				k.installed.Store(!optional)
 				c, _ := run(k)
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				k.installed.Store(true)
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				if n := len(k.asked()); n > 0 {
 					t.Errorf("%d of %d objects were deleted with a primary that vanished", n, many)
 				}

@@ -23,7 +23,7 @@ import (
 // The outcome means what it means in controller-runtime:
 //
 //   - an error: the key is tried again with backoff, and the Result is ignored;
-//   - a TerminalError: the key is not tried again by itself, but when an event or somebody asks for it;
+//   - a TerminalError: the key is not tried again by itself, but when an event or a user asks for it;
 //   - RequeueAfter > 0: the key is due again after that time, not rate-limited;
 //   - else: the key is done until something happens.
 //
@@ -71,7 +71,7 @@ var (
 // wake it (OperationRetry, OperationRequeue, OperationResync), but what may have mended it does:
 //
 //   - at once: a new revision of the primary, its deletion, a restart, OperationManual, also of WithReconcileAllOn, and
-//     Put, Delete or Purge that somebody enqueues;
+//     Put, Delete or Purge that a user enqueues;
 //   - after a pause: an event of what the key owns or reads (OperationSecondary, OperationTertiary), and what has
 //     changed behind an API (OperationExternal). A list that finds no difference, and the resync of an informer, which
 //     shows objects as they were, are none.

@@ -24,7 +24,7 @@ type Informers interface {
 type factory struct {
 	Informers
 	name     string
-	optional bool // nobody waits for it
+	optional bool // Run does not wait for it
 	wait     func(stopCh <-chan struct{}) (missing []string)
 }
 

@@ -42,7 +42,7 @@ func (e *Explanation) missingNews() string {
 	return strings.Join(says, "; ")
 }
 
-// ToNamespace is the explanation as somebody may read it who may ask about one namespace only: without who leads, and
+// ToNamespace is the explanation for readers who may ask about one namespace only: without who leads, and
 // without why news is missing, which may name objects of others.
 func (e Explanation) ToNamespace() Explanation {
 	e.Leader, e.Missing = "", slices.Clone(e.Missing)

@@ -53,8 +53,8 @@ func (p *Part) MustSettle() bool {
 }
 
 // Settle is told what the type is encoded to, of the document that the part is of. A known member that is not there was
-// zero and is left out: it is kept. An object that is not there was zero, too, and so nobody has removed it when it is
-// not there the next time. Settle returns what is kept; nil if nothing is.
+// zero and is left out: it is kept. An object that is not there was zero, too, so it was not removed when it is not
+// there the next time. Settle returns what is kept; nil if nothing is.
 func (p *Part) Settle(encoded []byte) (*Part, error) {
 	err := p.settle(decoder(encoded))
 	if err != nil || p.isEmpty() {

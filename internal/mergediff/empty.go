@@ -10,7 +10,7 @@ import (
 // DropEmptyStructs removes what a typed object encodes as {} only because Go has no struct that is not there, from its
 // fields, at any depth and in place: a struct that is no pointer, in a field of a type of Kubernetes' own API, with
 // omitempty, which encoding/json does not apply to structs. A pointer to an empty struct, and an empty struct in a list
-// or a map, stay: somebody has put them there. So do those of other types: the schema of a custom resource may require
+// or a map, stay: the writer set them. So do those of other types: the schema of a custom resource may require
 // the struct, or have defaults for what is in it.
 func DropEmptyStructs(fields map[string]any, obj any) { dropEmpty(fields, reflect.TypeOf(obj)) }
 

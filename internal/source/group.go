@@ -69,7 +69,7 @@ type asker interface {
 	WhyNotSynced(ctx context.Context) error
 }
 
-// WhyNotSynced returns why a source has not synced; nil if nobody knows.
+// WhyNotSynced returns why a source has not synced; nil if that is not known.
 func WhyNotSynced(ctx context.Context, s Source) error {
 	if err := s.Err(); err != nil {
 		return err
