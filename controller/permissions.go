@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/rbac"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -22,11 +22,11 @@ type Permissions struct {
 }
 
 // KubernetesRule is a rule of a Role or ClusterRole, as rbacv1.PolicyRule is.
-type KubernetesRule = rbac.Rule
+type KubernetesRule = kubeapi.Rule
 
 // ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it
 // a Role.
-func (p Permissions) ClusterRole(name string) string { return rbac.ClusterRole(name, p.Kubernetes) }
+func (p Permissions) ClusterRole(name string) string { return kubeapi.ClusterRole(name, p.Kubernetes) }
 
 // Permissions returns what the controller itself needs: to read the primaries, to read and write its status bucket, to
 // read what it watches, and to read and write what it owns. What the reconciler does beside that is yours to add (see
@@ -77,7 +77,7 @@ func (p *Permissions) add(s any, opts []entity.PermissionOption) error {
 			p.Unknown = append(p.Unknown, fmt.Sprint(s))
 			return nil
 		}
-		p.Kubernetes = rbac.Add(p.Kubernetes, resource.GroupResource(), verbs)
+		p.Kubernetes = kubeapi.AddRule(p.Kubernetes, resource.GroupResource(), verbs)
 	}
 	return nil
 }

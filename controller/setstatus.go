@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -29,7 +29,7 @@ import (
 // concurrently. A SyncHandler of the Kumori API calls it with ControllerRuntime.Context; its other handlers have no
 // such context, and use UpdateStatus.
 func SetStatus(ctx context.Context, obj entity.IEntity) error {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus, "+
 			"or in a unit test a Runner of package test/reconciletest", source.ObjectKey(obj))

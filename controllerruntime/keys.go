@@ -7,10 +7,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	ops "github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +109,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(
 	events := r.recorder
 	r.mu.Unlock()
 	if events == nil {
-		foreign.Logger(klog.Background()).V(2).Info("Event outside of Run, dropped",
+		printable.Logger(klog.Background()).V(2).Info("Event outside of Run, dropped",
 			"controller", r.name, "reason", reason, "message", message)
 		return
 	}
@@ -129,7 +129,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
 	} else {
 		var err error
 		if _, key, err = r.decompose(obj); err != nil {
-			foreign.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
+			printable.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
@@ -116,7 +116,7 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 
 		// The delay after failure n is at least 2^(n-1) times the smallest.
 		for n := 1; n <= failures; n++ {
-			if got, least := at[n].Sub(at[n-1]), backoff.DefaultMin<<(n-1); got < least {
+			if got, least := at[n].Sub(at[n-1]), retry.DefaultMin<<(n-1); got < least {
 				t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, got, least)
 			}
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
 	"github.com/nats-io/nats.go/jetstream"
@@ -36,7 +36,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
 	if err == nil {
 		return
 	}
-	foreign.Logger(klog.Background()).Error(err, "Run ends with an error: nothing is reconciled here any more; "+
+	printable.Logger(klog.Background()).Error(err, "Run ends with an error: nothing is reconciled here any more; "+
 		"mend what it says and start the process again", "controller", r.name)
 	if errCh == nil {
 		return
@@ -92,7 +92,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) begin() (IController, error) {
 // clean ends Run. The custom controller may still record events in its Clean.
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
 	if err := guard.Call(func() error { custom.Clean(); return nil }); err != nil {
-		foreign.Logger(klog.Background()).Error(err, "Clean panicked", "controller", r.name)
+		printable.Logger(klog.Background()).Error(err, "Clean panicked", "controller", r.name)
 	}
 	r.mu.Lock()
 	events := r.recorder
@@ -101,7 +101,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) clean(custom IController) {
 	ctx, cancel := context.WithTimeout(context.Background(), recorderPatience)
 	defer cancel()
 	if err := events.Close(ctx); err != nil {
-		foreign.Logger(klog.Background()).Info("Events lost at the end", "controller", r.name, "err", err)
+		printable.Logger(klog.Background()).Info("Events lost at the end", "controller", r.name, "err", err)
 	}
 }
 

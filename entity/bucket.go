@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/denials"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -115,7 +115,7 @@ func (s *stored) entry(natsKey string) natsinformer.Entry {
 // isMarker reports whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
 // A marker of another key that the server sent here, because somebody asked for that, deletes nothing.
 func (s *stored) isMarker() bool {
-	if answers.Is(s.Header, nil) {
+	if kvstream.IsReply(s.Header, nil) {
 		return false
 	}
 	op := s.Header.Get(operationHeader)

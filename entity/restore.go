@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // NotRestorableError says that a document is not put back, and why. Nothing was written.
@@ -130,7 +130,7 @@ func (r *restoration[T]) expiryIn(record *Record) (expires int64, err error) {
 	at, err := time.Parse(time.RFC3339, record.DocumentExpires)
 	if err != nil {
 		return 0, r.not("its record says that it expires at %s, which is no time",
-			foreign.Quote(record.DocumentExpires))
+			printable.Quote(record.DocumentExpires))
 	}
 	return at.UnixNano(), nil
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/nagi-runtime/nagi/internal/deadlines"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go"
@@ -188,4 +188,4 @@ func (m *Manager) disconnect(ending *deadlines.Deadlines, leftBehind bool) error
 }
 
 // logger is that of a context, for what others wrote.
-func logger(ctx context.Context) klog.Logger { return foreign.Logger(klog.FromContext(ctx)) }
+func logger(ctx context.Context) klog.Logger { return printable.Logger(klog.FromContext(ctx)) }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/deadlines"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/hosted"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 )
@@ -157,7 +157,7 @@ func (l *life) isStop(err error) bool {
 
 // fail notes a failure. The first one stops all.
 func (l *life) fail(name string, err error) {
-	err = foreign.Error(fmt.Errorf("%s: %w", name, err))
+	err = printable.Error(fmt.Errorf("%s: %w", name, err))
 	l.errs = append(l.errs, err)
 	if l.ctx.Err() == nil {
 		l.log.Error(err, "Failed, all is stopped", "what", name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -99,7 +99,7 @@ func (c Config) withDefaults() Config {
 		logger := klog.Background()
 		c.Logger = &logger
 	}
-	logger := foreign.Logger(*c.Logger)
+	logger := printable.Logger(*c.Logger)
 	c.Logger = &logger
 	return c
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -163,7 +163,7 @@ func (p *publisher) ensured(err error) {
 
 // report logs a problem once, until an event has been published again.
 func (p *publisher) report(problem string, err error) {
-	err = foreign.Error(err)
+	err = printable.Error(err)
 	p.lastErr.Store(&err)
 	if p.reported[problem] {
 		p.log.V(4).Info("Events are still not recorded as they should be", "err", err)

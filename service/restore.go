@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	restoring "github.com/nagi-runtime/nagi/internal/restore"
 )
 
@@ -181,8 +181,8 @@ func (r *request) notRestored(err error) error {
 		return e
 	}
 	if other, ok := errors.AsType[*restoring.NotLeading](err); ok {
-		e := refuse(codeNotDone, "%v", foreign.Error(err))
-		e.Leader = foreign.Text(other.Holder)
+		e := refuse(codeNotDone, "%v", printable.Error(err))
+		e.Leader = printable.Text(other.Holder)
 		return e
 	}
 	return err

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -44,7 +44,7 @@ func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Cont
 	ctx, span := t.tracer.Start(ctx, "reconcile "+b.Kind, opts...)
 	if span.IsRecording() {
 		span.SetAttributes(
-			attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(foreign.Text(b.Key)),
+			attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(printable.Text(b.Key)),
 			attrOperations.String(b.Operations.String()), attrAttempt.Int(b.Attempt),
 			attrWait.Float64(b.Waited.Seconds()), attrCauses.Int(len(b.Causes)+b.MoreCauses),
 		)
@@ -95,7 +95,7 @@ func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanCo
 		}
 		newest = of
 		links = append(links, trace.Link{SpanContext: of, Attributes: []attribute.KeyValue{
-			attrBucket.String(c.Bucket), attrKey.String(foreign.Text(c.Key)), attrRevision.Int64(int64(c.Revision)),
+			attrBucket.String(c.Bucket), attrKey.String(printable.Text(c.Key)), attrRevision.Int64(int64(c.Revision)),
 		}})
 	}
 	return links, newest

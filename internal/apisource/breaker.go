@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -24,7 +24,7 @@ import (
 // fails like any other.
 type breaker struct {
 	source  *Source
-	backoff backoff.Backoff
+	backoff retry.Backoff
 	life    context.Context // of the source, for logs
 
 	mu       sync.Mutex
@@ -47,7 +47,7 @@ const fewSuspects = 2
 
 func newBreaker(s *Source) *breaker {
 	return &breaker{
-		source: s, backoff: backoff.New(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
+		source: s, backoff: retry.NewBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
 		suspects: map[string]time.Time{}, trying: map[string]struct{}{},
 	}
 }

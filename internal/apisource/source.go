@@ -16,7 +16,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -178,7 +178,7 @@ func (s *Source) Owns() bool { return true }
 func (s *Source) Deletable() bool { return true }
 
 // Resource implements source.Owned.
-func (s *Source) Resource() ownerproof.Resource { return ownerproof.API() }
+func (s *Source) Resource() owner.Resource { return owner.ResourceOfAPI() }
 
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return s.cache.all() }

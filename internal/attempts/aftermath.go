@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 )
 
 // Aftermath returns the context of what follows from a reconcile that has ended: its record, and what a teardown
@@ -28,7 +28,7 @@ type aftermath struct {
 // Value implements context.Context.
 func (a aftermath) Value(key any) any {
 	switch key {
-	case current.Key{}, ownwrites.Key{}, ownwrites.ObserverKey{}, external.RuntimeKey{}:
+	case reconcilectx.Key{}, ownwrites.Key{}, ownwrites.ObserverKey{}, external.RuntimeKey{}:
 		return a.Context.Value(key)
 	}
 	if value := a.values.Value(key); value != nil {

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"k8s.io/klog/v2"
 )
 
@@ -160,7 +160,7 @@ func (o *Observed) begin(ctx context.Context, from int, b *Beginning) (now conte
 	}()
 	for ; next < len(o.observers); next++ {
 		child := o.observers[next].Begin(now, *b)
-		if child != now && (guard.IsNil(child) || child.Value(current.Key{}) != now.Value(current.Key{})) {
+		if child != now && (guard.IsNil(child) || child.Value(reconcilectx.Key{}) != now.Value(reconcilectx.Key{})) {
 			failed(now, errNoChild)
 			child = now
 		}
@@ -214,6 +214,6 @@ func (o *Observed) given(observer int) context.Context {
 var errNoChild = errors.New("it returned a context that is no child of the one it was given; that one is used")
 
 func failed(ctx context.Context, err error) {
-	logger := foreign.Logger(klog.FromContext(ctx))
+	logger := printable.Logger(klog.FromContext(ctx))
 	logger.Error(err, "Callback failed, the controller goes on", "callback", "WithObserver")
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"k8s.io/klog/v2"
 )
 
@@ -20,7 +20,7 @@ func TestTheAftermathHasTheLifeOfItsTerm(t *testing.T) {
 	lost := errors.New("lease lost")
 	term, endTerm := context.WithCancelCause(t.Context())
 	defer endTerm(nil)
-	reconcile, endReconcile := context.WithCancelCause(current.With(term, nil))
+	reconcile, endReconcile := context.WithCancelCause(reconcilectx.With(term, nil))
 	ctx := Aftermath(term, reconcile, context.WithValue(reconcile, observersValue{}, "value"))
 	if Aftermath(term, reconcile, reconcile) != term {
 		t.Error("it is more than its term, though no observer gave the reconcile anything")
@@ -29,8 +29,8 @@ func TestTheAftermathHasTheLifeOfItsTerm(t *testing.T) {
 	if ctx.Err() != nil || context.Cause(ctx) != nil {
 		t.Errorf("it ended with its reconcile: %v, %v", ctx.Err(), context.Cause(ctx))
 	}
-	if ctx.Value(observersValue{}) != "value" || ctx.Value(current.Key{}) != nil {
-		t.Errorf("it has the values %v and %v", ctx.Value(observersValue{}), ctx.Value(current.Key{}))
+	if ctx.Value(observersValue{}) != "value" || ctx.Value(reconcilectx.Key{}) != nil {
+		t.Errorf("it has the values %v and %v", ctx.Value(observersValue{}), ctx.Value(reconcilectx.Key{}))
 	}
 	const children = 100
 	before := runtime.NumGoroutine()

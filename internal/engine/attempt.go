@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/attempts"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -80,7 +80,7 @@ func (e *Engine) Call(
 
 // conclude says what came of the call of the reconciler.
 func (e *Engine) conclude(
-	t *lifecycle.Term, key string, trail *loops.Trail, own *current.Context, a *lifecycle.Attempt,
+	t *lifecycle.Term, key string, trail *loops.Trail, own *reconcilectx.Context, a *lifecycle.Attempt,
 ) {
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		a.Err = lifecycle.TooLate(a.Err, context.Cause(t.Ctx))

@@ -9,12 +9,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/asyncwrites"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/counts"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -23,9 +20,12 @@ import (
 	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/resync"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/teardown"
@@ -57,15 +57,15 @@ type Engine struct {
 	keys      keytable.Table
 	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
-	contexts  current.Config  // of reconciles
-	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
+	contexts  reconcilectx.Config // of reconciles
+	backoff   retry.Backoff       // of attempts, of writes of records, of refused statuses: each counts for itself
 	stats     counts.Counts
 	suspects  loops.Suspects
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
 	events    telling.Events
-	reports   foreign.Reports // about keys that others wrote
+	reports   printable.Reports // about keys that others wrote
 	async     *asyncwrites.Writes
 
 	filtered bool // only a part of the bucket is ours
@@ -101,7 +101,7 @@ func New[T entity.IEntity](
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
 		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
-		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
+		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
@@ -124,7 +124,7 @@ func New[T entity.IEntity](
 	} else {
 		e.keepRecords(client.Config(), client.Records())
 	}
-	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
+	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (e *Engine) warn(key, reason, message string) {
 // callback runs a callback of the user; its panic must not end the process.
 func (e *Engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard.Call(func() error { e.callbacks.Call(name, f); return nil }); err != nil {
-		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
+		printable.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
 	}
 }
 

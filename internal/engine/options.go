@@ -11,7 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
@@ -30,8 +30,8 @@ type Options struct {
 	DebounceMax      time.Duration
 	BrakeWindow      time.Duration
 	Lease            lease.Timing
-	Instance         string              // the id of the installation; "" takes the one that the status bucket keeps
-	Proofs           *ownerproof.Secrets // nil: no proofs of ownership are wanted
+	Instance         string         // the id of the installation; "" takes the one that the status bucket keeps
+	Proofs           *owner.Secrets // nil: no proofs of ownership are wanted
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -29,7 +29,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
 	}
 	defer e.ended.Store(true)
-	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
+	logger := printable.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
 	ctx = e.opts.Observers.BeginRun(ctx)
 	ctx = e.callbacks.Into(klog.NewContext(ctx, logger))
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.

@@ -7,11 +7,11 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/failures"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -187,7 +187,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 			s.Parked = nil
 		}
 		s.RecordFailures++
-		s.Fails(foreign.Message(o.Err.Error()), false)
+		s.Fails(printable.Message(o.Err.Error()), false)
 		failures = s.RecordFailures
 	})
 	delay := e.backoff.Delay(failures)
@@ -213,7 +213,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Parked = nil // or nothing would ever say that it is
 		s.Refusals++
-		s.Fails(foreign.Message(o.Err.Error()), false)
+		s.Fails(printable.Message(o.Err.Error()), false)
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)

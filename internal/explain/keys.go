@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -47,7 +47,7 @@ func (x *Explainer) shown(keys []string) (shown []string, malformed map[string]s
 		if malformed == nil {
 			malformed = map[string]string{}
 		}
-		keys[i] = foreign.Text(key)
+		keys[i] = printable.Text(key)
 		malformed[keys[i]] = key
 	}
 	return keys, malformed

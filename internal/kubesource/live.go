@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,7 +35,7 @@ func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, er
 	defer cancel()
 	namespaces := func() []string { return s.reach.namespaces(s.informer, key) }
 	objects, err := d.OwnedLive(ctx, s.config.Kind, key, namespaces)
-	refused := apierrors.IsForbidden(err) || kubeerrors.UnknownResource(err)
+	refused := apierrors.IsForbidden(err) || kubeapi.UnknownResource(err)
 	if lasts, news := s.reach.refused(refused); !lasts {
 		return objects, s.health.errors.NoteUnanswered(err)
 	} else if news {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -24,7 +24,7 @@ type registry struct {
 	seed maphash.Seed
 
 	mu     sync.Mutex
-	last   kubeerrors.Server
+	last   kubeapi.Server
 	byHash map[uint64][]weak.Pointer[WatchErrors]
 }
 

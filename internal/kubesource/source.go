@@ -14,10 +14,9 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +31,7 @@ type Host interface {
 	// Resume makes a primary due whose attempt has failed: the reason may be gone.
 	Resume(key string)
 	// Answered is told that an API server was away and answers again.
-	Answered(server kubeerrors.Server)
+	Answered(server kubeapi.Server)
 	// Claim says what the controller's primaries own.
 	Claim() owner.Claim
 	// Unlisted is told that a teardown ends though the API server refuses to list what it may have left.
@@ -219,10 +218,10 @@ func (s *Source) Owns() bool { return s.config.Owned }
 func (s *Source) Deletable() bool { return s.config.Deleter != nil }
 
 // Resource implements source.Owned. It is unknown where the deleter does not tell.
-func (s *Source) Resource() ownerproof.Resource { return ResourceOf(s.config.Deleter) }
+func (s *Source) Resource() owner.Resource { return ResourceOf(s.config.Deleter) }
 
 // Server identifies the API server of the informer. Requests that it did not answer are marked with it.
-func (s *Source) Server() kubeerrors.Server { return s.health.errors.server }
+func (s *Source) Server() kubeapi.Server { return s.health.errors.server }
 
 // WhyNotSynced asks the API server why the informer does not sync, where the informer has not told; nil if nobody
 // knows.
@@ -244,7 +243,7 @@ func (s *Source) Outdated() error {
 		return err
 	}
 	if err := s.health.errors.view.err(); err != nil {
-		return kubeerrors.MarkOutdated(err, s.Server())
+		return kubeapi.MarkOutdated(err, s.Server())
 	}
 	return nil
 }
@@ -282,7 +281,7 @@ func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.G
 // Remove implements source.Owned.
 func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
 	err := guard.Call(func() error { return s.config.Deleter.Delete(ctx, obj) })
-	if err != nil && (!apierrors.IsNotFound(err) || kubeerrors.UnknownResource(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || kubeapi.UnknownResource(err)) {
 		return s.health.errors.NoteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)

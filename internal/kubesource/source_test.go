@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -24,17 +24,17 @@ import (
 type host struct {
 	changed  chan source.Source
 	resumed  chan string
-	answered chan kubeerrors.Server
+	answered chan kubeapi.Server
 	unlisted int
 }
 
 func newHost() *host {
-	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeerrors.Server, 100), 0}
+	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeapi.Server, 100), 0}
 }
 
 func (h *host) SourceChanged(_ context.Context, s source.Source) { h.changed <- s }
 func (h *host) Resume(key string)                                { h.resumed <- key }
-func (h *host) Answered(server kubeerrors.Server)                { h.answered <- server }
+func (h *host) Answered(server kubeapi.Server)                   { h.answered <- server }
 func (h *host) Claim() owner.Claim                               { return sitesHere() }
 func (h *host) Stopping() bool                                   { return false }
 func (h *host) Unlisted()                                        { h.unlisted++ }
@@ -149,7 +149,7 @@ func TestADeleteOfWhatIsGoneSucceedsAndOneOfAnUnknownResourceDoesNot(t *testing.
 		}
 	}
 	s, _ := ownedSource(t, &deleter{err: lost(syscall.ECONNREFUSED)})
-	if by := kubeerrors.UnansweredBy(s.Remove(t.Context(), object("settings", "home"))); by != s.Server() {
+	if by := kubeapi.UnansweredBy(s.Remove(t.Context(), object("settings", "home"))); by != s.Server() {
 		t.Errorf("the error is marked with server %d, want %d", by, s.Server())
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
@@ -23,7 +23,7 @@ import (
 // Nobody is called with mu held: a listener may call its user, who may write with a handle over the same informer.
 type WatchErrors struct {
 	informer cache.SharedIndexInformer
-	server   kubeerrors.Server
+	server   kubeapi.Server
 	install  sync.Once
 	view     *view
 
@@ -111,11 +111,11 @@ func isFault(err error) bool {
 // probe whether the API server is away, and the error returned is marked with the server. Any other error is returned
 // as it is.
 func (w *WatchErrors) NoteUnanswered(err error) error {
-	if !kubeerrors.Unanswered(err) {
+	if !kubeapi.Unanswered(err) {
 		return err
 	}
 	w.Suspect()
-	return kubeerrors.MarkUnanswered(err, w.server)
+	return kubeapi.MarkUnanswered(err, w.server)
 }
 
 // Suspect has the listeners probe the API server: a request was not answered, or an own write has another version than

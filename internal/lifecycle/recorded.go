@@ -7,10 +7,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -31,7 +31,7 @@ type RecordedLife struct {
 	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
-	Reports       *foreign.Reports
+	Reports       *printable.Reports
 	// Warn records an event about a primary.
 	Warn func(key, reason, message string)
 

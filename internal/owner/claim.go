@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -92,16 +91,16 @@ type Claim struct {
 	Unnamed bool
 	// Proofs, where they are wanted, are what says whether marks are true; nil believes them. Then nothing may be
 	// deleted before In or At has said where.
-	Proofs *ownerproof.Secrets
+	Proofs *Secrets
 	// Strict takes what names no installation for another one's.
 	Strict bool
 
-	resource     ownerproof.Resource // see At
-	anyNamespace bool                // see In
+	resource     Resource // see At
+	anyNamespace bool     // see In
 }
 
 // At is the claim on the objects of a resource.
-func (c Claim) At(resource ownerproof.Resource) Claim {
+func (c Claim) At(resource Resource) Claim {
 	c.resource = resource
 	return c
 }

@@ -3,7 +3,6 @@ package owner
 import (
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,7 +17,7 @@ type AnyNamespace interface{ AnyNamespace() bool }
 // Source is where objects are that name owners. It may be an [AnyNamespace], too.
 type Source interface {
 	// Resource is what proofs of ownership call the place.
-	Resource() ownerproof.Resource
+	Resource() Resource
 }
 
 // In returns the claim on the objects of a source.

@@ -3,8 +3,8 @@ package prune
 import (
 	"fmt"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -37,7 +37,7 @@ func (p *Pruner) doubtWriter(t target) string {
 		return ""
 	case writer != "":
 		return fmt.Sprintf("the controller with the status bucket %s has written, for the same id of the installation "+
-			"(%q). "+advice, foreign.Quote(writer), p.Claim().Instance, record.KeyInstance)
+			"(%q). "+advice, printable.Quote(writer), p.Claim().Instance, record.KeyInstance)
 	case p.Shared:
 		return fmt.Sprintf("does not tell which controller wrote it, and another may have the same id of the "+
 			"installation (%q), which was given. "+advice, p.Claim().Instance, record.KeyInstance)

@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -121,7 +121,7 @@ func (p *Pruner) Around(reconcile Reconciler) Reconciler {
 	return func(ctx context.Context, key string, ops operation.Operations) (time.Duration, error) {
 		revision := p.Primaries.View(key).Revision
 		after, err := reconcile(ctx, key, ops)
-		r, ok := current.Of(ctx)
+		r, ok := reconcilectx.Of(ctx)
 		if err != nil || !ok {
 			return after, err
 		}

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/prune"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,7 +57,7 @@ func (p *place) AnyNamespace() bool  { return false }
 func (p *place) Place() source.Place { return source.Place{Bucket: p.name} }
 func (p *place) Outdated() error     { return p.outdated }
 
-func (p *place) Resource() ownerproof.Resource { return ownerproof.Bucket(p.name) }
+func (p *place) Resource() owner.Resource { return owner.ResourceOfBucket(p.name) }
 
 func (p *place) OwnedBy(string) ([]metav1.Object, error) { return p.objects, nil }
 
@@ -375,7 +374,7 @@ func TestAReconcileThatKeepsWhatCannotBeFails(t *testing.T) {
 		reconcile := func(err error) (time.Duration, error) {
 			return w.pruner().Around(func(context.Context, string, operation.Operations) (time.Duration, error) {
 				return test.after, err
-			})(current.With(t.Context(), reconciling{world: w}), "home", 0)
+			})(reconcilectx.With(t.Context(), reconciling{world: w}), "home", 0)
 		}
 		failed := errors.New("failed")
 		if after, err := reconcile(failed); err != failed || after != test.after || len(w.events) > 0 {
@@ -393,7 +392,7 @@ func TestAReconcileThatKeepsWhatCannotBeFails(t *testing.T) {
 
 // reconciling is the reconcile of the world in a context.
 type reconciling struct {
-	current.Reconcile
+	reconcilectx.Reconcile
 	*world
 }
 

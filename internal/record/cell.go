@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
@@ -35,12 +35,12 @@ type Bucket struct {
 	store  Store
 	name   string
 	board  *health.Board
-	delays backoff.Backoff
+	delays retry.Backoff
 }
 
 // NewBucket returns the status bucket of that name. Keys that do not decode are reported to board.
 func NewBucket(store Store, name string, board *health.Board) *Bucket {
-	return &Bucket{store: store, name: name, board: board, delays: backoff.New(firstRetry, longestRetry)}
+	return &Bucket{store: store, name: name, board: board, delays: retry.NewBackoff(firstRetry, longestRetry)}
 }
 
 // Name returns the name of the bucket.
@@ -101,7 +101,7 @@ func (c Cell[T]) GetOrCreate(ctx context.Context, value T) (T, error) {
 	var held []byte
 	err = c.try(ctx, "read or create", func(ctx context.Context) error {
 		data, revision, err := c.get(ctx)
-		if err == nil && (len(data) == 0 || answers.Is(nil, data)) {
+		if err == nil && (len(data) == 0 || kvstream.IsReply(nil, data)) {
 			data = fresh
 			_, err = c.bucket.store.PutReserved(ctx, c.key, data, revision)
 		}
@@ -242,7 +242,7 @@ func (c Cell[T]) encoded(value T) ([]byte, error) {
 
 func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 	value, err := c.decode(data)
-	if answers.Is(nil, data) {
+	if kvstream.IsReply(nil, data) {
 		err = errAnswer
 	}
 	if err != nil {

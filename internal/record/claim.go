@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"k8s.io/klog/v2"
 )
 
@@ -74,7 +74,7 @@ func (c *Claim) Take(ctx context.Context) error {
 // idIn is the id that a key holds; "" if it holds none.
 func (c *Claim) idIn(ctx context.Context, key string) (id string, err error) {
 	value, _, err := Text(c.bucket, key).Raw(ctx)
-	if err != nil || answers.Is(nil, value) {
+	if err != nil || kvstream.IsReply(nil, value) {
 		return "", err
 	}
 	return strings.TrimSpace(string(value)), nil // a file that was put ends with a newline

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -62,7 +62,7 @@ func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
 	}
 	other := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		other = foreign.Typed(ids[0], "ID")
+		other = printable.Typed(ids[0], "ID")
 	}
 	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source "+
 		"was away, and its objects have owners in another one: %s. They are another installation's to this "+
@@ -76,7 +76,7 @@ func (c *Claim) installation() string { return "installation (bucket " + c.bucke
 func (c *Claim) undecided(seen Sightings) error {
 	id := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		id = foreign.Typed(ids[0], "ID")
+		id = printable.Typed(ids[0], "ID")
 	}
 	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
 		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %s, or WithInstance(%q). "+

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -52,14 +52,14 @@ func (c *Claim) contradiction(seen Sightings, led, id, stream string) error {
 	return fmt.Errorf("the status bucket %s has another id of this installation than when it was led last: %q, and %q "+
 		"before; and there are objects that tell of it: %s. Nothing is reconciled or deleted before it is known which "+
 		"is right. To put the one before back: nats kv put %s %s %s. If the new one is meant: WithInstance(%q)",
-		c.bucket.name, id, led, speaking, c.bucket.name, KeyInstance, foreign.Typed(led, "ID"), id)
+		c.bucket.name, id, led, speaking, c.bucket.name, KeyInstance, printable.Typed(led, "ID"), id)
 }
 
 // forgetAnswer removes what a server has put into a key of the claim: it is nobody's.
 func (c *Claim) forgetAnswer(ctx context.Context, key string) error {
 	cell := Text(c.bucket, key)
 	value, revision, err := cell.Raw(ctx)
-	if err != nil || !answers.Is(nil, value) {
+	if err != nil || !kvstream.IsReply(nil, value) {
 		return err
 	}
 	klog.FromContext(ctx).Info("Removing an answer of the server from the status bucket, which nobody wrote",

@@ -24,7 +24,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/explain"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -129,7 +129,7 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	unreadable, is := errors.AsType[*entity.UnreadableRecordError](err)
 	switch {
 	case is:
-		v.NotRestorable = foreign.Message(unreadable.Error())
+		v.NotRestorable = printable.Message(unreadable.Error())
 		return nil, nil
 	case apierrors.IsNotFound(err):
 		v.NotRestorable = "its record is gone"
@@ -139,7 +139,7 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	}
 	v.Revision = held.DocumentRevision
 	if ahead := r.Anchors.CheckNotAhead(v.Key, held); ahead != nil {
-		v.NotRestorable = foreign.Message(ahead.Error())
+		v.NotRestorable = printable.Message(ahead.Error())
 		return nil, nil
 	}
 	if v.NotRestorable = r.Records.LastDocumentLacks(held); v.NotRestorable != "" {
@@ -147,11 +147,11 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	}
 	write, err := r.Prepare(ctx, v.Key, held, r.Primary.Aged(v.Key))
 	if no, is := errors.AsType[*entity.NotRestorableError](err); is {
-		v.NotRestorable = foreign.Message(no.Why)
+		v.NotRestorable = printable.Message(no.Why)
 		return nil, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		v.NotRestorable = foreign.Message(err.Error())
+		v.NotRestorable = printable.Message(err.Error())
 		return nil, nil
 	}
 	return write, err
@@ -168,7 +168,7 @@ func (r *Restorer) leads() error {
 	}
 	leader := "the one that does"
 	if lead.Holder != "" {
-		leader = foreign.Quote(lead.Holder) + ", which held the lease when it was read last"
+		leader = printable.Quote(lead.Holder) + ", which held the lease when it was read last"
 	}
 	return &NotLeading{lead.Holder, fmt.Sprintf("controller %q: this replica does not lead, so it does not know what "+
 		"the brake holds: ask %s", r.Controller, leader)}
@@ -213,7 +213,7 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	}
 	list := slices.DeleteFunc(slices.Clone(all), func(v Vanished) bool { return v.NotRestorable != "" })
 	now := fmt.Sprintf("in engagement %s %d documents of %s can be restored",
-		foreign.Text(state.Engagement), len(list), r.Kind)
+		printable.Text(state.Engagement), len(list), r.Kind)
 	if lost := len(all) - len(list); lost > 0 {
 		now += fmt.Sprintf(", and %d cannot", lost)
 	}
@@ -223,7 +223,7 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	}
 	switch {
 	case engagement != state.Engagement:
-		return nil, mismatch("nothing was restored: %s is not the engagement of the brake", foreign.Quote(engagement))
+		return nil, mismatch("nothing was restored: %s is not the engagement of the brake", printable.Quote(engagement))
 	case count != len(list):
 		return nil, mismatch("nothing was restored: %d is not the number of documents", count)
 	case count == 0:

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -55,7 +55,7 @@ type Mappings struct {
 	shortest, longest time.Duration
 	retries           workqueue.TypedRateLimitingInterface[mappingID]
 	running           sync.WaitGroup
-	reports           foreign.Reports
+	reports           printable.Reports
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping

@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -231,7 +230,7 @@ func (s *NATS[T]) Owns() bool { return s.Owned }
 func (s *NATS[T]) Deletable() bool { return s.Owned }
 
 // Resource implements Owned.
-func (s *NATS[T]) Resource() ownerproof.Resource { return ownerproof.Bucket(s.client.Config().Bucket) }
+func (s *NATS[T]) Resource() owner.Resource { return owner.ResourceOfBucket(s.client.Config().Bucket) }
 
 // OwnedBy implements Owned.
 func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {

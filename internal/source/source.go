@@ -11,7 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -41,7 +41,7 @@ type Owned interface {
 	// Deletable tells whether the runtime can delete here, and so waits until what it deleted is gone.
 	Deletable() bool
 	// Resource is where the objects are, as proofs of ownership name it.
-	Resource() ownerproof.Resource
+	Resource() owner.Resource
 	// OwnedBy lists the secondaries of a primary of this controller's kind, of every installation.
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.

@@ -1,7 +1,7 @@
 package teardown
 
 import (
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -22,7 +22,7 @@ func (t *Teardown) StillThere(key string, most int) (names []string, all int) {
 				continue
 			}
 			if all++; len(names) < most {
-				names = append(names, s.String()+" "+foreign.Quote(source.ObjectKey(obj)))
+				names = append(names, s.String()+" "+printable.Quote(source.ObjectKey(obj)))
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +48,7 @@ func (o owns) Deletable() bool { return o.deletable }
 func (owns) Outdated() error   { return nil }
 func (owns) String() string    { return "OwnsKube" }
 
-func (owns) Resource() ownerproof.Resource { return ownerproof.Kube("", "configmaps") }
+func (owns) Resource() owner.Resource { return owner.ResourceOfKube("", "configmaps") }
 
 // dated is a source that may be outdated.
 type dated struct {

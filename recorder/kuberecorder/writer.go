@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 )
 
@@ -149,7 +149,7 @@ func (w *writer) report(event *corev1.Event, err error) {
 	about := event.InvolvedObject
 	err = fmt.Errorf("recorder: write the event %s about %s %q to the API server: %w",
 		event.Reason, about.Kind, about.Name, err)
-	err = foreign.Error(err)
+	err = printable.Error(err)
 	w.lastErr.Store(&err)
 }
 

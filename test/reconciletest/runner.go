@@ -11,9 +11,9 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
@@ -101,7 +101,7 @@ func (r *Runner[T]) start(ctx context.Context) error {
 }
 
 func (r *Runner[T]) logger(ctx context.Context) klog.Logger {
-	return foreign.Logger(klog.FromContext(ctx)).WithValues("controller", name, "kind", r.engine.Kind)
+	return printable.Logger(klog.FromContext(ctx)).WithValues("controller", name, "kind", r.engine.Kind)
 }
 
 // Controller is the controller, for a reconciler that uses LastKnown, SetOwner or Instance. It cannot be run.
