@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/netpoll"
+	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -40,7 +40,7 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Run(ctx) }()
 	awaitPass(c.engine.Inside().Queue, &l.reconciled, keys)
-	poller, err := netpoll.New()
+	poller, err := engine.NewPoller()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func (l *lateness) take() []time.Duration {
 
 func besideBacklog(polls bool) (stop func()) {
 	q := queue.New(queue.Options{})
-	poller, err := netpoll.New()
+	poller, err := engine.NewPoller()
 	if err != nil {
 		panic(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/connlog"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,7 +57,7 @@ func connect(ctx context.Context, cfg Config) (*nats.Conn, jetstream.JetStream, 
 		nc.Close()
 		return nil, nil, err
 	}
-	klog.FromContext(ctx).Info("Connected to NATS", "url", connlog.Redacted(nc.ConnectedUrl()),
+	klog.FromContext(ctx).Info("Connected to NATS", "url", redacted(nc.ConnectedUrl()),
 		"from", at.from, "server", printable.Text(nc.ConnectedServerName()), "name", cfg.Name)
 	return nc, js, nil
 }
@@ -152,7 +151,7 @@ func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, connlog.Options(printable.Logger(log).WithValues("from", at.from))...)
+	opts = append(opts, connectionLog(printable.Logger(log).WithValues("from", at.from))...)
 	opts = append(opts, who...)
 	opts = append(opts, c.tlsOptions()...)
 	if c.InboxPrefix != "" {

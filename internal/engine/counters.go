@@ -5,7 +5,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
@@ -14,7 +13,7 @@ import (
 )
 
 // Counters are those of the engine; they may be read at any time.
-func (e *Engine) Counters() *counts.Counts { return &e.stats }
+func (e *Engine) Counters() *Counts { return &e.stats }
 
 // QueueCounts counts the keys in the queue.
 func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }

@@ -8,27 +8,22 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/asyncwrites"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
-	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/resync"
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/internal/telling"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,23 +48,23 @@ type Engine struct {
 	records   *entity.Records // nil without teardown
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
-	teardown  *teardown.Teardown
+	teardown  *lifecycle.Teardown
 	keys      keytable.Table
 	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
 	contexts  reconcilectx.Config // of reconciles
 	backoff   retry.Backoff       // of attempts, of writes of records, of refused statuses: each counts for itself
-	stats     counts.Counts
+	stats     Counts
 	suspects  loops.Suspects
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
 	events    telling.Events
 	reports   printable.Reports // about keys that others wrote
-	async     *asyncwrites.Writes
+	async     *asyncWrites
 
 	filtered bool // only a part of the bucket is ours
-	sweeper  *resync.Sweeper
+	sweeper  *sweeper
 
 	reserved   *record.Bucket // nil without teardown, as are claim and garbled
 	claim      *record.Claim
@@ -111,7 +106,7 @@ func New[T entity.IEntity](
 	e.leaseHealth = e.health.Reporter(telling.LeaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
-	observer := &observing.Observer{}
+	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
 	e.events = telling.Events{
@@ -128,13 +123,13 @@ func New[T entity.IEntity](
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
-	*observer = observing.Observer{
-		Host: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
+	*observer = primaryHandler{
+		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
 		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
 		LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
-	e.sweeper = &resync.Sweeper{
+	e.sweeper = &sweeper{
 		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown,
@@ -157,7 +152,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
 	e.garbled = &record.Garbled{Bucket: e.statusBucket, Board: e.health}
-	e.async = asyncwrites.New()
+	e.async = newAsyncWrites()
 	e.filtered = config.Filter != ">"
 	e.anchors = &record.Anchors{
 		Controller: e.name, Kind: e.Kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,
@@ -212,8 +207,8 @@ func (e *Engine) Kinds() (kinds []string) {
 // owned are the sources in which primaries own something.
 func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 
-func (e *Engine) newTeardown() *teardown.Teardown {
-	return teardown.New(teardown.Config{
+func (e *Engine) newTeardown() *lifecycle.Teardown {
+	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
 		Admit: func(ctx context.Context, owner, source, object, version string) bool {
 			return e.brake.AdmitSwept(ctx, owner, source, object, version)
@@ -223,7 +218,7 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 			return e.brake.Doubts(key) && !lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys}.Evidenced(key)
 		},
 		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
-		Counters: teardown.Counters{
+		Counters: lifecycle.TeardownCounters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },
 			LeftUnproven: func(n int) { e.stats.LeftUnproven.Add(uint64(n)) },
@@ -232,7 +227,7 @@ func (e *Engine) newTeardown() *teardown.Teardown {
 	})
 }
 
-// teardownOwner implements teardown.Owner.
+// teardownOwner implements lifecycle.TeardownOwner.
 type teardownOwner struct{ *Engine }
 
 func (o teardownOwner) LastSeen(key string) metav1.Object { return o.lastSeen(key) }

@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
 // Insides are what an engine works with, for tests of the layers above it.
@@ -21,7 +20,7 @@ type Insides struct {
 	Primary  primary
 	Mappings *source.Mappings
 	APIs     *apisource.Set
-	Teardown *teardown.Teardown
+	Teardown *lifecycle.Teardown
 	Records  *entity.Records
 	Options  *Options
 	Started  *atomic.Bool // Run was called

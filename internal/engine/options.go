@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/internal/attempts"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -35,7 +33,7 @@ type Options struct {
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)
-	Observers        attempts.Observers
+	Observers        AttemptObservers
 	OnSourceError    func(source string, err error)
 	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
 	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger
@@ -45,7 +43,7 @@ type Options struct {
 	SweepDryRun      bool
 	Predicates       source.Predicates // of the primary
 	Sources          []func(*Engine) (source.Source, error)
-	Clients          checks.Clients // of the sources in NATS
+	Clients          Clients // of the sources in NATS
 	Beside           []Beside
 
 	// What the Kumori API does differently.

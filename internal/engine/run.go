@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
-	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -138,7 +136,7 @@ var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSync
 
 // lead works, until ctx ends, while this replica holds the lease.
 func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
-	endPolls := netpoll.For(ctx, e.queue.SetPoll)
+	endPolls := pollFor(ctx, e.queue.SetPoll)
 	var triggers sync.WaitGroup
 	if e.async != nil {
 		e.async.Start(life)
@@ -196,7 +194,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 
 // drain gives the running reconciles their grace period with a live context, and then ends it.
 func (e *Engine) drain(ctx context.Context, endLife context.CancelCauseFunc) error {
-	grace, cancelGrace := hosted.Grace(ctx, e.opts.GracePeriod)
+	grace, cancelGrace := lease.Grace(ctx, e.opts.GracePeriod)
 	defer cancelGrace()
 	if e.queue.WaitIdle(grace) == nil {
 		return nil

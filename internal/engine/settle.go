@@ -15,7 +15,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
@@ -173,8 +172,8 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.Terminals, s.CleanUp, s.Owed = 0, 0, nil, false })
-	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
-	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
+	o.Attempt.NextDue = time.Now().Add(lifecycle.CheckInterval)
+	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, lifecycle.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,7 +26,7 @@ type RecordedLife struct {
 	Anchors       *record.Anchors
 	Records       *entity.Records
 	Brake         *brake.Brake
-	Teardown      *teardown.Teardown
+	Teardown      *Teardown
 	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
