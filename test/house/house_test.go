@@ -29,7 +29,7 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/denials", "internal/kvstream", "internal/printable", "internal/transform", "internal/turn",
+		"internal/denials", "internal/guard", "internal/kvstream", "internal/printable", "internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
@@ -58,7 +58,6 @@ var mayImport = map[string][]string{
 	"internal/retry":      {},
 	"internal/running":    {"internal/health", "internal/printable"},
 	"internal/secrets":    {"internal/members"},
-	"internal/transform":  {},
 	"internal/turn":       {},
 	"internal/typeschema": {"internal/guard", "internal/members", "internal/secrets"},
 
