@@ -43,8 +43,8 @@
 //
 // The runtime deletes carefully: only objects of this installation, only after all caches have synced, and only after a
 // live read has confirmed that the owner is gone; for [WithPrune], that it is there as it was reconciled. A delete is
-// inferred where nobody saw it, only the absence. Before inferred deletes stands the brake. It engages if more than
-// half of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then
+// inferred where no delete was seen, only the absence. Before inferred deletes stands the brake. It engages if more
+// than half of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then
 // nothing is deleted until [Controller.ReleaseBrake]. What is owned carries a revision of its owner's document,
 // [entity.OwnerRevisionAnnotation]. One that the stream has not reached shows that the stream was restored to an
 // earlier state. docs/restoring.md in the repository has the procedure.

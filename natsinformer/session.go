@@ -80,7 +80,7 @@ type session struct {
 	asked    int           // messages they asked for
 	replies  int           // to them: messages, heartbeats and other status messages
 	batch    int           // messages that a pull asks for: pullBatch, unless the server allows fewer
-	inactive time.Duration // after which the server looks whether somebody still waits
+	inactive time.Duration // after which the server looks whether a client still waits
 	beats    int           // heartbeats of a list in a row, of one pull
 	beatOf   string        // that pull
 	urged    bool          // a list has asked whether this is the end, and no message came since

@@ -43,8 +43,8 @@ type NATSConfig struct {
 	Late    bool                                // the controller works without it until it has synced
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
-	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
-	Traced  bool                                // somebody wants to know the causes of events
+	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: no key waits
+	Traced  bool                                // an observer wants to know the causes of events
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
@@ -177,7 +177,7 @@ func sameToOthers(a, b *entity.Record) bool {
 		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
 }
 
-// withStatus puts document and status together, where somebody looks at the status.
+// withStatus puts document and status together, where a mapper or predicate looks at the status.
 func (s *NATS[T]) withStatus(document any) metav1.Object {
 	if !s.Joined {
 		return document.(metav1.Object)

@@ -36,7 +36,7 @@ type Listener interface {
 }
 
 // Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a
-// controller never wakes itself; only a record that somebody deleted is told of.
+// controller never wakes itself; only a record that was deleted is told of.
 type Primary[T entity.IEntity] struct {
 	*NATS[T]
 	events   *Events // for its predicates
