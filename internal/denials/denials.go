@@ -121,7 +121,9 @@ func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
 	return b
 }
 
-// listen puts the book before the connection's error handler, unless it is there.
+// listen puts the book before the connection's error handler, unless it is there. nats.go has one handler per
+// connection and no list of them, and Go does not compare functions; the pointer to the code of this closure tells ours
+// apart.
 func (b *book) listen(nc *nats.Conn) {
 	before := nc.ErrorHandler()
 	if before != nil && reflect.ValueOf(before).Pointer() == b.handler {
