@@ -165,16 +165,8 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 		if s.nudged || !now.Before(wake) {
 			return nil, nil
 		}
-		s.timer.Reset(wake.Sub(now))
-		select {
-		case m := <-s.in:
-			s.take(m)
-		case <-s.status:
-			return nil, errDisconnected
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.woken:
-		case <-s.timer.C:
+		if err := s.next(ctx, wake.Sub(now)); err != nil {
+			return nil, err
 		}
 	}
 }
