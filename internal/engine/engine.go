@@ -89,7 +89,7 @@ func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
-		return opts.WithoutTeardown || client.Records() != nil
+		return opts.WithoutTeardown || client.EnginePort().Records() != nil
 	}); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func New[T entity.IEntity](
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
-		e.keepRecords(client.Config(), client.Records())
+		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
 	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
