@@ -5,7 +5,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -35,8 +34,8 @@ func (p Permissions) ClusterRole(name string) string { return kubeapi.ClusterRol
 //
 // The default prefix of the inbox is "_INBOX_controller"; see [entity.WithInboxPrefix].
 func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permissions, error) {
-	if connected, ok := c.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		opts = append([]entity.PermissionOption{entity.WithAPIOf(connected.JetStream())}, opts...)
+	if js := c.client.EnginePort().JetStream(); js != nil {
+		opts = append([]entity.PermissionOption{entity.WithAPIOf(js)}, opts...)
 	}
 	opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
 	set, err := entity.Permissions(c.client.Config(), entity.RoleController, opts...)

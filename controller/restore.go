@@ -13,7 +13,7 @@ type Vanished = restore.Vanished
 // ListVanished lists the primaries whose documents vanished, and whose deletes the brake holds, in the order of keys.
 // Those that [Controller.RestoreVanished] cannot put back say why in NotRestorable. Only the replica that leads knows.
 func (c *Controller[T]) ListVanished(ctx context.Context) ([]Vanished, error) {
-	return c.engine.Restorer(c.client.PrepareRestore).List(ctx)
+	return c.engine.Restorer(c.client.EnginePort().PrepareRestore).List(ctx)
 }
 
 // RestoreVanished puts the documents back of all that ListVanished lists as restorable, from the last documents in
@@ -22,5 +22,5 @@ func (c *Controller[T]) ListVanished(ctx context.Context) ([]Vanished, error) {
 // deleted meanwhile stays deleted, and what has a TTL gets what is left of it. The error names the keys that were not
 // restored, and why; the others are. When all are back the brake goes off by itself.
 func (c *Controller[T]) RestoreVanished(ctx context.Context, engagement string, count int) (restored int, err error) {
-	return c.engine.Restorer(c.client.PrepareRestore).Restore(ctx, engagement, count)
+	return c.engine.Restorer(c.client.EnginePort().PrepareRestore).Restore(ctx, engagement, count)
 }

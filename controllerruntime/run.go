@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
@@ -142,12 +141,11 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiaryUpdate(oldObj, n
 const recorderPatience = 2 * time.Second
 
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
-	cfg := recorder.Config{Component: r.name, Scheme: scheme.Scheme}
+	cfg := recorder.Config{
+		Component: r.name, Scheme: scheme.Scheme, JetStream: r.primary.EnginePort().JetStream(),
+	}
 	if !guard.IsNil(r.kubeClientset) {
 		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)
-	}
-	if client, ok := any(r.primary).(interface{ JetStream() jetstream.JetStream }); ok {
-		cfg.JetStream = client.JetStream()
 	}
 	events, err := recorder.New(cfg)
 	if err != nil {

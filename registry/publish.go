@@ -116,7 +116,7 @@ func (p *publisher) Join(e *engine.Engine) error {
 	}
 	if p.JetStream == nil {
 		return errors.New("registry.Publish: the primary's client does not tell its connection, as one does whose " +
-			"JetStream method is hidden: give it as Options.JetStream")
+			"EnginePort hides it: give it as Options.JetStream")
 	}
 	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
 	p.primary.MaxBytes = cmp.Or(p.MaxBytes, min(p.primary.MaxBytes, DefaultMaxBytes))

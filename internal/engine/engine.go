@@ -45,7 +45,7 @@ type Engine struct {
 	reconcile Reconcile
 	queue     *queue.Queue
 	mappings  *source.Mappings
-	records   *entity.Records // nil without teardown
+	records   records // nil without teardown
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *lifecycle.Teardown
@@ -89,7 +89,7 @@ func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
-		return opts.WithoutTeardown || client.Records() != nil
+		return opts.WithoutTeardown || client.EnginePort().Records() != nil
 	}); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func New[T entity.IEntity](
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
-		e.keepRecords(client.Config(), client.Records())
+		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
 	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
@@ -125,8 +125,7 @@ func New[T entity.IEntity](
 	}
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
-		LeaseRemoved: e.leaseRemoved,
+		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &sweeper{
@@ -146,7 +145,7 @@ func New[T entity.IEntity](
 }
 
 // keepRecords is for an engine with a status bucket.
-func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
+func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)

@@ -52,7 +52,12 @@ type Restorer struct {
 		State() brake.State
 		Holds(key string) bool
 	}
-	Records *entity.Records
+	Records interface {
+		brake.Records
+		Get(ctx context.Context, key string) (*entity.Record, error)
+		// LastDocumentLacks says what the last document of a record does not have; "" if it is whole.
+		LastDocumentLacks(*entity.Record) string
+	}
 	Anchors *record.Anchors
 	Primary interface {
 		Exists(key string) bool
