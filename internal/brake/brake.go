@@ -1,5 +1,6 @@
-// Package brake stands before every delete that is inferred: of a primary whose document is absent although nobody was
-// seen to delete it, and of secondaries whose owner does not exist.
+// Package brake decides about deletes that are not evidenced: of a primary whose document is absent although this
+// process saw no delete of it, of secondaries whose owner has no record, and of what reconciles no longer want. The
+// guard (package deletes) asks it last: the delete is evidenced, or the brake lets it go.
 //
 // The rules:
 //

@@ -1,14 +1,14 @@
-// Package deletes is the one guard before each delete that the runtime makes by itself. There are three ways to it: the
-// cascade, of what a primary that is gone still owns; the sweep, of what names a primary that never was anchored, or
-// lost its record; and the prune, of what a reconcile no longer wants.
+// Package deletes is the one guard before each delete that the runtime makes by itself. Three ways lead to it: the
+// cascade deletes what a primary that is gone still owns, the sweep what names a primary without a record, and the prune
+// what a reconcile no longer wants.
 //
 // The rule: an object goes if all of this is so, right before it goes:
 //
-//   - The term leads: its context has not ended, and by the clock its lease has not run out.
-//   - The cache and the leader agree about the primary: it is gone, or, for a prune, there at the revision that was
-//     reconciled. The leader has said so at most [LeaderTrusted] ago.
+//   - The term leads. Its context has not ended, and by the clock its lease has not run out.
+//   - The cache and the leader agree that the primary is gone, or, for a prune, there as it was reconciled. The leader
+//     has said so at most [LeaderTrusted] ago.
 //   - The source has synced and shows no older state than its server has. Of one that has come late the brake knows.
-//   - The object is for certain that primary's: kind, installation, proof and namespace. See owner.Claim.
+//   - The object is for certain that primary's: kind, key, installation, proof and namespace. See owner.Claim.
 //   - The delete is evidenced, or the brake lets it go.
 //
 // It goes with a precondition on what was seen. A source deletes for a [Permit] alone, and only [Round.Delete] makes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,7 +47,8 @@ func (r *Round) Delete(ctx context.Context, s Source, obj metav1.Object) error {
 	if err := r.guard.Outdated(s); err != nil {
 		return err
 	}
-	if claim := r.guard.config.Claim().In(s); !claim.Owns(obj, r.key) {
+	claim := r.guard.config.Claim().In(s)
+	if !claim.Owns(obj, r.key) || !entity.IsOwnedBy(obj, claim.Kind, r.key) {
 		return fmt.Errorf("%s: it is not certain that the object is that of %s %q", s, r.guard.config.Kind, r.key)
 	}
 	if !r.brake(ctx, s, obj) {

@@ -25,6 +25,13 @@ type absence struct {
 	stale []source.Owned
 }
 
+// absence begins the deletes of what a primary owns that is gone.
+func (t *Teardown) absence(key string) *absence {
+	a := &absence{teardown: t, key: key}
+	a.Round = t.Guard.OfGone(key, a.letsGo)
+	return a
+}
+
 // letsGo is the brake's word, right before an object goes. A delete that is owed is evidenced, or the brake has let it
 // go as a whole. Of an owner that a sweep found the brake counts each object by itself.
 func (a *absence) letsGo(ctx context.Context, s deletes.Source, obj metav1.Object) bool {

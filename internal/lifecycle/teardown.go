@@ -98,8 +98,7 @@ func NewTeardown(c TeardownConfig) *Teardown { return &Teardown{TeardownConfig: 
 // it; held then says what of it is being deleted and does not go, or which source has not synced that may have more. It
 // fails with deletes.ErrDocumentReturned if the document exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
-	a := &absence{teardown: t, key: key}
-	a.Round = t.Guard.OfGone(key, a.letsGo)
+	a := t.absence(key)
 	gone, err = t.cleanUp(ctx, a)
 	return gone, a.held, err
 }
