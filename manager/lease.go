@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -189,8 +190,8 @@ func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) 
 			if applying.Err() == nil { // else that nobody applies any more has mended nothing
 				log.Info("The lease of the process can be read and written again")
 			}
-		case err != nil && told != err.Error():
-			told = err.Error()
+		case err != nil && told != notify.Reason(err):
+			told = notify.Reason(err)
 			log.Error(err, "The lease of the process cannot be read or written")
 		}
 	}

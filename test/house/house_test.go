@@ -29,7 +29,7 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/denials", "internal/guard", "internal/kvstream", "internal/printable", "internal/turn",
+		"internal/denials", "internal/guard", "internal/kvstream", "internal/notify", "internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
@@ -45,12 +45,13 @@ var mayImport = map[string][]string{
 	"internal/exactjson":  {},
 	"internal/failures":   {"internal/guard", "internal/printable"},
 	"internal/guard":      {},
-	"internal/health":     {"internal/printable"},
+	"internal/health":     {"internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
 	"internal/lease":      {"internal/kvstream"},
 	"internal/members":    {},
 	"internal/mergediff":  {},
+	"internal/notify":     {"internal/printable"},
 	"internal/operation":  {},
 	"internal/ownwrites":  {},
 	"internal/printable":  {},
