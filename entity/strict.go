@@ -17,7 +17,7 @@ type Strictness uint8
 
 const (
 	// StrictWarn is the default: the document counts, and a controller whose primary it is keeps a condition of type
-	// ConditionDocumentWarnings in the record, and records an event. See also IEntityClient.DocumentWarnings.
+	// ConditionDocumentWarnings in the record, and records an event. See also Client.DocumentWarnings.
 	StrictWarn Strictness = iota
 	// StrictOff warns of nothing.
 	StrictOff

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -45,10 +46,11 @@ type Engine struct {
 	reconcile Reconcile
 	queue     *queue.Queue
 	mappings  *source.Mappings
-	records   *entity.Records // nil without teardown
+	records   records // nil without teardown
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *lifecycle.Teardown
+	deletes   *deletes.Guard
 	keys      keytable.Table
 	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
@@ -89,7 +91,7 @@ func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
-		return opts.WithoutTeardown || client.Records() != nil
+		return opts.WithoutTeardown || client.EnginePort().Records() != nil
 	}); err != nil {
 		return nil, err
 	}
@@ -113,11 +115,12 @@ func New[T entity.IEntity](
 		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
 		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
 	}
+	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
-		e.keepRecords(client.Config(), client.Records())
+		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
 	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
@@ -125,8 +128,7 @@ func New[T entity.IEntity](
 	}
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
-		LeaseRemoved: e.leaseRemoved,
+		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &sweeper{
@@ -146,7 +148,7 @@ func New[T entity.IEntity](
 }
 
 // keepRecords is for an engine with a status bucket.
-func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
+func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
@@ -161,6 +163,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
 	e.brake = e.newBrake()
+	e.teardown.Brake = e.brake
 	e.anchors.Overruled = e.brake.Overrules
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
@@ -210,19 +213,12 @@ func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 func (e *Engine) newTeardown() *lifecycle.Teardown {
 	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
-		Admit: func(ctx context.Context, owner, source, object, version string) bool {
-			return e.brake.AdmitSwept(ctx, owner, source, object, version)
-		},
-		Late: func(s source.Owned) bool { _, late := e.without.Load(s); return late },
-		Doubts: func(key string) bool {
-			return e.brake.Doubts(key) && !lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys}.Evidenced(key)
-		},
-		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
+		Guard: e.deletes, Owner: teardownOwner{e},
+		Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
 		Counters: lifecycle.TeardownCounters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },
 			LeftUnproven: func(n int) { e.stats.LeftUnproven.Add(uint64(n)) },
-			LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
 		},
 	})
 }

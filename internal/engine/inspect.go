@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -21,7 +20,7 @@ type Insides struct {
 	Mappings *source.Mappings
 	APIs     *apisource.Set
 	Teardown *lifecycle.Teardown
-	Records  *entity.Records
+	Records  records
 	Options  *Options
 	Started  *atomic.Bool // Run was called
 }

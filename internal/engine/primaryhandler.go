@@ -39,7 +39,6 @@ type primaryHandler struct {
 	Reports *notify.Reports
 
 	Brake        *brake.Brake // nil without teardown, as are the next
-	Records      *entity.Records
 	Anchors      *record.Anchors
 	Claim        *record.Claim
 	Garbled      *record.Garbled
@@ -94,7 +93,7 @@ func (o *primaryHandler) Deleted(key string, last metav1.Object, deletion natsin
 	if deletion.Reason == natsinformer.PurgeMarker {
 		op = operation.Purge
 	}
-	if o.Records == nil && !passes() {
+	if o.Brake == nil && !passes() {
 		o.Keys.ForgetDelete(key)
 		return
 	}

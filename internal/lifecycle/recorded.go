@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
@@ -24,7 +25,7 @@ type RecordedLife struct {
 	Caller        Caller
 	Keys          *keytable.Table
 	Anchors       *record.Anchors
-	Records       *entity.Records
+	Records       Records
 	Brake         *brake.Brake
 	Teardown      *Teardown
 	Primary       Primary
@@ -36,6 +37,16 @@ type RecordedLife struct {
 
 	stuck    stuckTeardowns
 	warnings notify.Lines
+}
+
+// Records are those of the primaries.
+type Records interface {
+	All() iter.Seq2[string, *entity.Record]
+	// Exists reports whether the bucket has something under the key, Unreadable whether that is no record.
+	Exists(key string) bool
+	Unreadable(key string) bool
+	// PutAsyncUnder sends a record; wait returns the answer. under is the context of the reconcile it is about.
+	PutAsyncUnder(under context.Context, key string, record *entity.Record) (wait func(context.Context) error)
 }
 
 // Present tells the brake, and writes an anchor again that somebody deleted.

@@ -255,7 +255,7 @@ func (r *Runner[T]) readBack(ctx context.Context, key string, hasStatus bool, go
 			got.Written = append(got.Written, w)
 		}
 	}
-	if r.client.Records() == nil {
+	if r.client.EnginePort().Records() == nil {
 		return nil
 	}
 	record, err := r.client.Record(ctx, key)
