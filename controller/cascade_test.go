@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -279,7 +279,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			slow.onDelete = func(_ string, remove func() error) error {
 				if deleted.Add(1) == 1 {
 					must(t, sites.Create(ctx, siteWithPages("home", owned)))
-					time.Sleep(lifecycle.AbsenceTrusted + time.Millisecond) // the leader's answer is old
+					time.Sleep(deletes.LeaderTrusted + time.Millisecond) // the leader's answer is old
 				}
 				return remove()
 			}

@@ -15,7 +15,7 @@ type Permissions struct {
 	entity.PermissionSet
 	// Kubernetes are the rules for the resources of the Kubernetes sources.
 	Kubernetes []KubernetesRule
-	// Unknown names the Kubernetes sources whose resource nobody knows: they have no deleter that knows it. Their
+	// Unknown names the Kubernetes sources whose resource is unknown: they have no deleter that knows it. Their
 	// informers need list and watch.
 	Unknown []string
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/restore"
 )
 
-// Vanished is a primary whose document is gone although nobody was seen to delete it, and whose delete the brake holds:
+// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds:
 // key, revision, since when, and why it cannot be restored, if so. It has nothing of the document.
 type Vanished = restore.Vanished
 

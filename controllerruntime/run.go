@@ -22,7 +22,7 @@ const errPatience = 500 * time.Millisecond
 
 // Run starts threadiness workers (at least 1) and blocks until stopCh is closed. Then it waits, without limit, for the
 // workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, with what to do, and
-// sent to errCh if somebody receives. So is what was wrong with the arguments of NewControllerRuntime and with the
+// sent to errCh if there is a receiver. So is what was wrong with the arguments of NewControllerRuntime and with the
 // options. errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not sent. A
 // runtime runs once.
 //
@@ -44,7 +44,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
 	defer timer.Stop()
 	select {
 	case errCh <- err:
-	case <-timer.C: // full, or nobody there; the log has it
+	case <-timer.C: // full, or without a receiver; the log has it
 	}
 }
 

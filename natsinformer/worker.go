@@ -296,7 +296,7 @@ func (w *worker) consume(ctx context.Context, s *session, after uint64, info *st
 }
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
-// replica that was killed, which it notices only after a minute (before v2.15), and then nobody answers. It takes
+// replica that was killed, which it notices only after a minute (before v2.15), and then no reply comes. It takes
 // another name to be placed anew. The time doubles, because a stream may be so large that a consumer takes long.
 func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	if info.Cluster == nil || info.Cluster.alone() {
@@ -342,7 +342,7 @@ func (w *worker) mayNotDelete(ctx context.Context, err error) {
 	}
 }
 
-// leaveOthers leaves the consumers of earlier sessions to the server. Nobody tells then whether it still had them.
+// leaveOthers leaves the consumers of earlier sessions to the server. It is unknown then whether it still had them.
 func (w *worker) leaveOthers(s *session) {
 	for name, should := range w.consumers {
 		if name == s.consumer {

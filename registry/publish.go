@@ -49,7 +49,7 @@ type Options struct {
 	MaxBytes int64
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
-	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
+	// Interval is how often the leader looks whether the entry is as it should be, as it may have been deleted, and
 	// how rarely at most it tries again where that fails: give or take a half. The default is DefaultInterval.
 	Interval time.Duration
 	// JetStream is what to publish with. The default is that of the primary's client.
@@ -239,7 +239,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 }
 
-// version is that of the main module of this binary; "" if nobody said.
+// version is that of the main module of this binary; "" if it was not set.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -49,6 +50,7 @@ type Engine struct {
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *lifecycle.Teardown
+	deletes   *deletes.Guard
 	keys      keytable.Table
 	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
@@ -113,6 +115,7 @@ func New[T entity.IEntity](
 		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
 		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
 	}
+	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
@@ -160,6 +163,7 @@ func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
 	e.brake = e.newBrake()
+	e.teardown.Brake = e.brake
 	e.anchors.Overruled = e.brake.Overrules
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
@@ -209,19 +213,12 @@ func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 func (e *Engine) newTeardown() *lifecycle.Teardown {
 	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
-		Admit: func(ctx context.Context, owner, source, object, version string) bool {
-			return e.brake.AdmitSwept(ctx, owner, source, object, version)
-		},
-		Late: func(s source.Owned) bool { _, late := e.without.Load(s); return late },
-		Doubts: func(key string) bool {
-			return e.brake.Doubts(key) && !lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys}.Evidenced(key)
-		},
-		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
+		Guard: e.deletes, Owner: teardownOwner{e},
+		Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
 		Counters: lifecycle.TeardownCounters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },
 			LeftUnproven: func(n int) { e.stats.LeftUnproven.Add(uint64(n)) },
-			LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
 		},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/explain"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -18,8 +19,7 @@ type primary interface {
 	Keys() []string
 	InvalidKeys() []string
 	CheckKey(key string) error
-	Exists(key string) bool
-	Confirm(ctx context.Context, key string) (entity.Presence, error)
+	deletes.Primaries
 	Encode(ctx context.Context, obj runtime.Object) ([]byte, error)
 	UpdateStatus(ctx context.Context, obj entity.IEntity) error
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)

@@ -19,7 +19,7 @@ const (
 	// refusalPatience is for how long the API server may refuse these lists before the cache alone decides: one that
 	// has just started refuses everybody, and has no paths of CustomResourceDefinitions, for some seconds.
 	refusalPatience = 30 * time.Second
-	// refusalForgotten is after what time without a list nobody knows whether it was refused all along.
+	// refusalForgotten is after what time without a list it is not known whether it was refused all along.
 	refusalForgotten = 5 * time.Minute
 )
 

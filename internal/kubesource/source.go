@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -60,7 +61,7 @@ type Config struct {
 	Optional bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
-	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
+	// KeepWatchErrorHandler leaves the informer's own handler alone, so that it stays untold why the informer fails,
 	// unless a handle or another source has set it already.
 	KeepWatchErrorHandler bool
 }
@@ -80,7 +81,7 @@ type Source struct {
 	scope    scope
 }
 
-var _ source.Owned = (*Source)(nil)
+var _ source.Placed = (*Source)(nil)
 
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.
@@ -217,7 +218,7 @@ func (s *Source) Owns() bool { return s.config.Owned }
 // Deletable implements source.Owned.
 func (s *Source) Deletable() bool { return s.config.Deleter != nil }
 
-// Resource implements source.Owned. It is unknown where the deleter does not tell.
+// Resource implements owner.Source. It is unknown where the deleter does not tell.
 func (s *Source) Resource() owner.Resource { return ResourceOf(s.config.Deleter) }
 
 // Server identifies the API server of the informer. Requests that it did not answer are marked with it.
@@ -236,7 +237,7 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 	return nil
 }
 
-// Outdated implements source.Owned. What the cache shows may be older than what the API server has. Then the error is
+// Outdated implements deletes.Source. What the cache shows may be older than what the API server has. Then the error is
 // marked with the server: when it is over, Answered of the host is called.
 func (s *Source) Outdated() error {
 	if err := source.NotSynced(s); err != nil {
@@ -269,7 +270,7 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *Source) Prunes() bool { return s.config.Prune }
 
-// AnyNamespace implements owner.AnyNamespace.
+// AnyNamespace implements owner.Source.
 func (s *Source) AnyNamespace() bool { return s.config.Open }
 
 // Place implements source.Placed.
@@ -278,8 +279,9 @@ func (s *Source) Place() source.Place { return source.Place{Informer: s.informer
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
 
-// Remove implements source.Owned.
-func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
+// Remove implements deletes.Source.
+func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {
+	obj := permit.Object()
 	err := guard.Call(func() error { return s.config.Deleter.Delete(ctx, obj) })
 	if err != nil && (!apierrors.IsNotFound(err) || kubeapi.UnknownResource(err)) {
 		return s.health.errors.NoteUnanswered(err)

@@ -144,12 +144,12 @@ func TestADeleteOfWhatIsGoneSucceedsAndOneOfAnUnknownResourceDoesNot(t *testing.
 		"refused":          {apierrors.NewForbidden(maps, "settings", errDone), false},
 	} {
 		s, _ := ownedSource(t, &deleter{err: test.err})
-		if err := s.Remove(t.Context(), object("settings", "home")); (err == nil) != test.ok {
+		if err := remove(t.Context(), s, object("settings", "home")); (err == nil) != test.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s, _ := ownedSource(t, &deleter{err: lost(syscall.ECONNREFUSED)})
-	if by := kubeapi.UnansweredBy(s.Remove(t.Context(), object("settings", "home"))); by != s.Server() {
+	if by := kubeapi.UnansweredBy(remove(t.Context(), s, object("settings", "home"))); by != s.Server() {
 		t.Errorf("the error is marked with server %d, want %d", by, s.Server())
 	}
 }
@@ -167,7 +167,7 @@ func TestADeleteIsWaitedForUntilTheCacheShowsIt(t *testing.T) {
 		s, _ := ownedSource(t, &deleter{})
 		must(t, s.informer.GetStore().Add(object("settings", "home")))
 		log := &ownwrites.Log{}
-		must(t, s.Remove(ownwrites.WithLog(t.Context(), log), object("settings", "home")))
+		must(t, remove(ownwrites.WithLog(t.Context(), log), s, object("settings", "home")))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if log.Wait(ended) == nil {

@@ -1,20 +1,21 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // absence says that a primary has no document, while what it owned is deleted. A cascade may take long, and the
 // document may be put back meanwhile: from then on nothing more may go.
 type absence struct {
+	*deletes.Round
 	teardown *Teardown
 	key      string
-	asked    time.Time           // the leader
 	spared   bool                // something that it owned stays: external.ObserveOnly
 	unproven map[string]struct{} // what stays because nothing proves whose it is, by source and key
 	crossing map[string]struct{} // what stays because it is in another namespace, likewise
@@ -24,43 +25,23 @@ type absence struct {
 	stale []source.Owned
 }
 
-// AbsenceTrusted is how long the leader's answer is acted on.
-const AbsenceTrusted = source.LeaderTrusted
-
-// still asks the cache, and the leader if its last answer is old; ErrDocumentReturned if the document exists.
-func (a *absence) still(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
-	if a.teardown.Primaries.Exists(a.key) {
-		return ErrDocumentReturned
-	}
-	now := time.Now()
-	if now.Sub(a.asked) < AbsenceTrusted {
-		return nil
-	}
-	if err := a.teardown.Confirm(ctx, a.key); err != nil {
-		return err
-	}
-	a.asked = now
-	return nil
+// absence begins the deletes of what a primary owns that is gone.
+func (t *Teardown) absence(key string) *absence {
+	a := &absence{teardown: t, key: key}
+	a.Round = t.Guard.OfGone(key, a.letsGo)
+	return a
 }
 
-// Confirm asks the leader whether the document is gone; ErrDocumentReturned if it exists.
-func (t *Teardown) Confirm(ctx context.Context, key string) error {
-	_, err := t.Marker(ctx, key)
-	return err
+// letsGo is the brake's word, right before an object goes. A delete that is owed is evidenced, or the brake has let it
+// go as a whole. Of an owner that a sweep found the brake counts each object by itself.
+func (a *absence) letsGo(ctx context.Context, s deletes.Source, obj metav1.Object) bool {
+	if record.IsAnchor(a.teardown.Anchors.Cached(a.key)) {
+		return a.teardown.Brake.LetsGo(a.key)
+	}
+	return a.teardown.Brake.AdmitSwept(ctx, a.key, s.String(), source.ObjectKey(obj), versionOf(obj))
 }
 
-// Marker returns what the leader has in the place of a document that is gone; ErrDocumentReturned if it exists.
-func (t *Teardown) Marker(ctx context.Context, key string) (entity.Presence, error) {
-	found, err := t.Primaries.Confirm(ctx, key)
-	if err != nil {
-		t.Counters.LeaderErrors()
-		return found, fmt.Errorf("ask the leader whether %s %q is gone: %w", t.Kind, key, err)
-	}
-	if found.Exists {
-		return found, ErrDocumentReturned
-	}
-	return found, nil
+// versionOf tells an object from what is made anew under its name.
+func versionOf(obj metav1.Object) string {
+	return cmp.Or(string(obj.GetUID()), obj.GetResourceVersion())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -127,7 +128,7 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, held *entity.Record) (bo
 	if owed && !r.Brake.Admit(it.Key) {
 		return false, nil
 	}
-	found, err := r.Teardown.Marker(t.Ctx, it.Key) // nothing but the cache says that it is gone
+	found, err := r.Teardown.Guard.Gone(t.Ctx, it.Key) // nothing but the cache says that it is gone
 	if err == nil && owed && found.Expired && seen == nil {
 		r.noteExpired(it.Key)
 		return !r.Brake.Reconsider(it.Key), nil
@@ -151,7 +152,7 @@ func (r *RecordedLife) noteExpired(key string) {
 // remembers that it has. The brake waits for the answer: where many documents vanish at once, each needs one.
 func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete) (bool, error) {
 	defer r.Brake.Asking()()
-	found, err := r.Teardown.Marker(t.Ctx, key)
+	found, err := r.Teardown.Guard.Gone(t.Ctx, key)
 	if err != nil || found.Revision == 0 && !found.Expired || r.Brake.StreamChanged() {
 		return false, err
 	}
@@ -222,7 +223,7 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 // interrupted is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
 // document is back or the error is terminal.
 func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where string) Outcome {
-	if errors.Is(a.Err, ErrDocumentReturned) {
+	if errors.Is(a.Err, deletes.ErrDocumentReturned) {
 		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
 		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
 		return Outcome{Verdict: DocumentReturned, Attempt: a}

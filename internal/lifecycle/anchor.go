@@ -14,7 +14,7 @@ func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) er
 	if t.Anchors.Cached(key) == nil {
 		return nil
 	}
-	if err := t.Confirm(ctx, key); err != nil {
+	if _, err := t.Guard.Gone(ctx, key); err != nil {
 		return err
 	}
 	held, err := t.Anchors.Live(ctx, key)

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -53,31 +53,23 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 
 func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) error {
 	var errs []error
-	owed := record.IsAnchor(t.Anchors.Cached(a.key))
 	for _, target := range targets {
 		if target.object.GetDeletionTimestamp() != nil {
 			continue // on its way: a finalizer holds it
 		}
-		if err := a.still(ctx); err != nil {
+		switch err := a.Delete(ctx, target.source, target.object); {
+		case err == nil:
+			t.Counters.Cascaded()
+		case deletes.Ends(err):
 			return err
-		}
-		object := target.object
-		if !owed && !t.Admit(ctx, a.key, target.source.String(), source.ObjectKey(object), versionOf(object)) {
-			break // the brake holds the rest
-		}
-		if err := target.source.Remove(ctx, target.object); err != nil {
+		case errors.Is(err, deletes.ErrHeld): // as is the rest
+			return errors.Join(errs...)
+		default:
 			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w",
 				target.source, source.ObjectKey(target.object), t.Kind, a.key, err))
-			continue
 		}
-		t.Counters.Cascaded()
 	}
 	return errors.Join(errs...)
-}
-
-// versionOf tells an object from what is made anew under its name.
-func versionOf(obj metav1.Object) string {
-	return cmp.Or(string(obj.GetUID()), obj.GetResourceVersion())
 }
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
@@ -133,11 +125,6 @@ func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 	return found, nil
 }
 
-// liveSource is a source that can be asked for what a primary owns, past its cache.
-type liveSource interface {
-	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
-}
-
 // ownedLive asks once more, when the caches show nothing, before the anchor goes: after that nothing would ever
 // delete what a cache was late with, or does not cover. It is one request for each source. Those in which nothing is to
 // be deleted now are not asked: the teardown does not end before they are.
@@ -148,12 +135,11 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 		return nil, err
 	}
 	for _, s := range t.deletable() {
-		live, ok := s.(liveSource)
-		if !ok || slices.Contains(a.stale, s) {
+		if slices.Contains(a.stale, s) {
 			continue
 		}
 		claim := t.Owner.Claim().In(s)
-		objects, err := live.OwnedLive(ctx, a.key)
+		objects, err := s.OwnedLive(ctx, a.key)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +167,7 @@ func (t *Teardown) kept(key string) (kept []metav1.Object, unknown, err error) {
 		if s.Deletable() {
 			continue
 		}
-		if err := t.outdated(s); errors.Is(err, source.ErrNotSynced) {
+		if err := t.Guard.Outdated(s); errors.Is(err, source.ErrNotSynced) {
 			unknown = err
 			continue
 		}

@@ -80,7 +80,8 @@ func (l *leftOwners) use(owner string) bool {
 // show; then nothing is unused.
 func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{}) (unused map[string]struct{}) {
 	unused = map[string]struct{}{}
-	if slices.ContainsFunc(l.teardown.swept(), func(s source.Owned) bool { return l.teardown.outdated(s) != nil }) {
+	outdated := func(s source.Owned) bool { return l.teardown.Guard.Outdated(s) != nil }
+	if slices.ContainsFunc(l.teardown.swept(), outdated) {
 		return unused
 	}
 	for name, used := range l.used {

@@ -1,9 +1,6 @@
 package lifecycle
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -14,28 +11,13 @@ import (
 // show would be left behind, with no record that says so. The sweep lets none of its objects go, and what the brake
 // holds of them it goes on holding. Everything else goes on: other sources, and reconciles.
 //
-// It is applied here: CleanUp, which is before each delete by the runtime, asks outdatedSources, toDelete
-// leaves those out of what the cache and the server list, and Sweep asks outdated.
-
-// errCame is why nothing is deleted in a source that has come late.
-var errCame = errors.New("it has just come, and the brake is about to be told")
-
-// outdated says why what a source shows must not be acted on for deletes; nil if it may.
-func (t *Teardown) outdated(s source.Owned) error {
-	err := s.Outdated()
-	if err == nil && t.Late(s) {
-		err = errCame
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", s, err)
-	}
-	return nil
-}
+// The guard holds to it before each delete. Beside that CleanUp asks outdatedSources, toDelete leaves those out of what
+// the cache and the server list, and Sweep and prune ask the guard which sources are outdated.
 
 // outdatedSources are the sources in which a teardown must wait, and why.
 func (t *Teardown) outdatedSources() (waiting []source.Owned, why error) {
 	for _, s := range t.deletable() {
-		if err := t.outdated(s); err != nil {
+		if err := t.Guard.Outdated(s); err != nil {
 			waiting, why = append(waiting, s), err
 		}
 	}

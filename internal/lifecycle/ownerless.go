@@ -28,11 +28,6 @@ type Ownerless struct {
 	CrossNamespace int // they name an owner in another namespace, and may not
 }
 
-// writtenSource is a source that can tell whether a controller has written an object.
-type writtenSource interface {
-	WrittenBy(obj metav1.Object, controller string) bool
-}
-
 // ownerless is what one sweep finds out about objects whose marks somebody has taken off.
 type ownerless struct {
 	Ownerless
@@ -97,9 +92,7 @@ func (f *newlyFound) knows(s source.Owned, obj metav1.Object) bool {
 
 // see counts an object without an owner of our kind if it once had one.
 func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
-	written, ok := s.(writtenSource)
-	if !ok || !named.IsNone() || obj.GetDeletionTimestamp() != nil ||
-		!written.WrittenBy(obj, o.teardown.Anchors.Controller) {
+	if !named.IsNone() || obj.GetDeletionTimestamp() != nil || !s.WrittenBy(obj, o.teardown.Anchors.Controller) {
 		return
 	}
 	o.unmarked.add(s, obj)

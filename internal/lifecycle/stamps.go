@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -42,8 +43,8 @@ func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.
 // Marked asks the leader whether a key has the marker of a delete. A document that exists counts as one: it is not
 // missing.
 func (t *Teardown) Marked(ctx context.Context, key string) (bool, error) {
-	found, err := t.Marker(ctx, key)
-	if errors.Is(err, ErrDocumentReturned) {
+	found, err := t.Guard.Gone(ctx, key)
+	if errors.Is(err, deletes.ErrDocumentReturned) {
 		return true, nil
 	}
 	return found.Revision > 0, err

@@ -77,7 +77,7 @@ func (t *Teardown) orphanedIn(
 ) brake.Orphans {
 	found := brake.Orphans{
 		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Unknown: sets.New[string](),
-		Outdated: t.outdated(s) != nil,
+		Outdated: t.Guard.Outdated(s) != nil,
 	}
 	claim := t.Owner.Claim().In(s)
 	for _, obj := range s.All() {

@@ -16,15 +16,13 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// ErrDocumentReturned is why a teardown ends early: the document was there when the leader was asked.
-var ErrDocumentReturned = errors.New("the document exists again")
 
 // CheckInterval is how long to wait before the first look whether what was deleted is gone. Usually the event of its
 // delete comes earlier.
@@ -34,8 +32,6 @@ const CheckInterval = 250 * time.Millisecond
 type TeardownPrimaries interface {
 	// Exists reports whether the cache has a document, also one that does not decode.
 	Exists(key string) bool
-	// Confirm asks the leader.
-	Confirm(ctx context.Context, key string) (entity.Presence, error)
 	// Keys lists the keys of all documents in the cache.
 	Keys() []string
 	// CheckKey refuses what no key of the bucket can be.
@@ -55,7 +51,14 @@ type TeardownCounters struct {
 	Cascaded     func()      // an object was deleted
 	LeftUnproven func(n int) // a teardown has ended, and left n objects because nothing proves whose they are
 	Foreign      func()      // an object names an owner of this kind, and may not be deleted
-	LeaderErrors func()      // the leader did not answer
+}
+
+// TeardownBrake lets deletes go that are not evidenced.
+type TeardownBrake interface {
+	// LetsGo reports whether the delete of a key, which is owed, is evidenced or the brake has let it go.
+	LetsGo(key string) bool
+	// AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record.
+	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
 }
 
 // TeardownRecords are the records and reserved keys of the status bucket.
@@ -79,12 +82,8 @@ type TeardownConfig struct {
 	Counters  TeardownCounters
 	// Sources are those in which primaries own something.
 	Sources func() []source.Owned
-	// Admit asks the brake whether an object may be deleted whose owner has neither a document nor a record.
-	Admit func(ctx context.Context, owner, source, object, version string) bool
-	// Late tells of a source that has come late that the brake has not been told yet; nil: none does.
-	Late func(source.Owned) bool
-	// Doubts reports whether the brake decides, or has decided, that a key must not go that it had let go.
-	Doubts func(key string) bool
+	Guard   *deletes.Guard
+	Brake   TeardownBrake
 	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
 	Filtered bool
 	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.
@@ -104,28 +103,20 @@ type Teardown struct {
 }
 
 // NewTeardown returns a Teardown.
-func NewTeardown(c TeardownConfig) *Teardown {
-	if c.Late == nil {
-		c.Late = func(source.Owned) bool { return false }
-	}
-	if c.Doubts == nil {
-		c.Doubts = func(string) bool { return false }
-	}
-	return &Teardown{TeardownConfig: c}
-}
+func NewTeardown(c TeardownConfig) *Teardown { return &Teardown{TeardownConfig: c} }
 
 // CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
 // it; held then says what of it is being deleted and does not go, or which source has not synced that may have more. It
-// fails with ErrDocumentReturned if the document exists.
+// fails with deletes.ErrDocumentReturned if the document exists.
 func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
-	a := &absence{teardown: t, key: key}
+	a := t.absence(key)
 	gone, err = t.cleanUp(ctx, a)
 	return gone, a.held, err
 }
 
 func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err error) {
 	key := a.key
-	if err := a.still(ctx); err != nil {
+	if err := a.Still(ctx); err != nil {
 		return false, err
 	}
 	var waitsFor error
@@ -134,7 +125,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		var waiting []source.Owned
 		waiting, waitsFor = t.outdatedSources()
 		a.stale = append(a.stale, waiting...)
-		if t.Doubts(key) { // since the teardown began, of a source that waits no longer
+		if record.IsAnchor(t.Anchors.Cached(key)) && !t.Brake.LetsGo(key) { // what came late is in doubt
 			return false, nil
 		}
 	}
@@ -182,7 +173,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 // withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
 // those, so the teardown is tried again and again, even if err is terminal, unless the document is back.
 func withLeftOpen(left *apisource.LeftOpen, err error) error {
-	if left.Err == nil || errors.Is(err, ErrDocumentReturned) {
+	if left.Err == nil || errors.Is(err, deletes.ErrDocumentReturned) {
 		return err
 	}
 	return fmt.Errorf("%w; and %v", left.Err, err)
@@ -191,7 +182,7 @@ func withLeftOpen(left *apisource.LeftOpen, err error) error {
 // removeRecords ends the teardown, unless another one has. Intents that say what was only observed outlive the anchor,
 // or the next teardown after a crash would not know of it.
 func (t *Teardown) removeRecords(ctx context.Context, a *absence) (ended bool, err error) {
-	if err := a.still(ctx); err != nil {
+	if err := a.Still(ctx); err != nil {
 		return false, err
 	}
 	if a.spared {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,13 +23,16 @@ func TestATerminalErrorDoesNotParkATeardownThatWaitsForAnOperation(t *testing.T)
 	if errors.Is(err, terminal) || !errors.Is(err, open.Err) || !strings.Contains(err.Error(), terminal.Error()) {
 		t.Errorf("got %v", err)
 	}
-	if !errors.Is(withLeftOpen(&open, ErrDocumentReturned), ErrDocumentReturned) {
+	if !errors.Is(withLeftOpen(&open, deletes.ErrDocumentReturned), deletes.ErrDocumentReturned) {
 		t.Error("that the document is back is hidden")
 	}
 	if none := (&apisource.LeftOpen{}); !errors.Is(withLeftOpen(none, terminal), terminal) {
 		t.Error("a terminal error is none any more")
 	}
 }
+
+// noneLate is a guard that is asked only which sources are outdated.
+var noneLate = deletes.New(deletes.Config{Late: func(deletes.Source) bool { return false }})
 
 // owns is a source of secondaries.
 type owns struct {
@@ -44,9 +48,10 @@ func (o owns) OwnedBy(string) ([]metav1.Object, error) { return o.objects.cached
 
 func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { return o.objects.live, nil }
 
-func (o owns) Deletable() bool { return o.deletable }
-func (owns) Outdated() error   { return nil }
-func (owns) String() string    { return "OwnsKube" }
+func (o owns) Deletable() bool  { return o.deletable }
+func (owns) Outdated() error    { return nil }
+func (owns) AnyNamespace() bool { return false }
+func (owns) String() string     { return "OwnsKube" }
 
 func (owns) Resource() owner.Resource { return owner.ResourceOfKube("", "configmaps") }
 
@@ -65,7 +70,7 @@ func TestATeardownWaitsForOutdatedSourcesInWhichItDeletes(t *testing.T) {
 	all := []source.Owned{
 		owns{deletable: true}, dated{owns{deletable: true}, nil}, dated{owns{deletable: false}, behind},
 	}
-	td := NewTeardown(TeardownConfig{Sources: func() []source.Owned { return slices.Clone(all) }})
+	td := NewTeardown(TeardownConfig{Guard: noneLate, Sources: func() []source.Owned { return slices.Clone(all) }})
 	if waiting, why := td.outdatedSources(); len(waiting) > 0 || why != nil {
 		t.Errorf("it waits for %v: %v", waiting, why)
 	}
@@ -106,7 +111,7 @@ func TestWhatAnAPIServerListsOfAnOutdatedSourceStays(t *testing.T) {
 	old := listed{dated{owns{deletable: true}, errors.New("the watch stands still")}, object("of the old")}
 	fine := listed{dated{owns{deletable: true}, nil}, object("of the other")}
 	td := NewTeardown(TeardownConfig{
-		Owner: sites{}, APIs: &apisource.Set{}, Sources: func() []source.Owned { return []source.Owned{old, fine} },
+		Guard: noneLate, Owner: sites{}, APIs: &apisource.Set{}, Sources: func() []source.Owned { return []source.Owned{old, fine} },
 	})
 	a := &absence{teardown: td, key: "home"}
 	a.stale, _ = td.outdatedSources()
@@ -138,7 +143,7 @@ func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
 			data, secondary("bare", ""), secondary("scratch", "of-another-resource"),
 		}}},
 	}
-	td := NewTeardown(TeardownConfig{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return slices.Clone(all) }})
+	td := NewTeardown(TeardownConfig{Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return slices.Clone(all) }})
 	found, err := td.ownedLive(t.Context(), &absence{key: "home"})
 	if err != nil || len(found) != 1 || found[0].object != scratch {
 		t.Errorf("it would delete %v, %v; want only what no other source shows", found, err)
@@ -149,7 +154,7 @@ func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
 func TestALiveListDeletesNothingWhileASourceWithoutADeleterIsAway(t *testing.T) {
 	keeper := dated{owns{objects: &objects{}}, source.ErrNotSynced}
 	api := &objects{live: []metav1.Object{secondary("data", "2")}}
-	td := NewTeardown(TeardownConfig{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned {
+	td := NewTeardown(TeardownConfig{Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned {
 		return []source.Owned{owns{deletable: true, objects: api}, keeper}
 	}})
 	found, err := td.ownedLive(t.Context(), &absence{key: "home"})
@@ -185,7 +190,7 @@ func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
 	} {
 		foreign := 0
 		td := NewTeardown(TeardownConfig{
-			Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} },
+			Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} },
 			Counters: TeardownCounters{Foreign: func() { foreign++ }},
 		})
 		cached, err := td.ownedBy(&absence{teardown: td, key: "shop/home"})
@@ -214,7 +219,7 @@ func TestWhatCrossesNamespacesIsNotCountedAsOwned(t *testing.T) {
 		source source.Owned
 		want   int
 	}{{shelf, 1}, {opened{shelf}, 3}} {
-		td := NewTeardown(TeardownConfig{Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} }})
+		td := NewTeardown(TeardownConfig{Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} }})
 		if n := td.CountOwned(); n != test.want {
 			t.Errorf("%d are owned, want %d", n, test.want)
 		}

@@ -22,6 +22,7 @@ func (s *shelf) String() string       { return "Owns Page" }
 func (s *shelf) All() []metav1.Object { return s.objects }
 
 func (*shelf) Resource() owner.Resource { return owner.ResourceOfBucket("pages") }
+func (*shelf) AnyNamespace() bool       { return false }
 
 // put adds an object of an owner in an installation; stamped objects carry a revision of it.
 func (s *shelf) put(name, kind, owner, instance string, stamped bool) {

@@ -92,7 +92,7 @@ func exactly(n json.Number) string {
 	if scientific {
 		var err error
 		if exponent, err = strconv.Atoi(power); err != nil {
-			return text // nobody computes with it
+			return text // no code computes with it
 		}
 	}
 	mantissa, negative := strings.CutPrefix(mantissa, "-")

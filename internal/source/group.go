@@ -64,7 +64,7 @@ func (g Group) WaitSynced(ctx, life context.Context) error {
 // whyPatience is how long a source that has not synced is given to find out why.
 const whyPatience = 2 * time.Second
 
-// asker is a source that can ask somebody why it has not synced.
+// asker is a source that can ask a server why it has not synced.
 type asker interface {
 	WhyNotSynced(ctx context.Context) error
 }

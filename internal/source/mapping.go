@@ -42,7 +42,7 @@ func (m *mapping) name() string { return m.events.Source.String() + " " + Object
 const mappingStatesKept = 64
 
 // mappingsKept bounds how many objects wait for a mapper that fails. What comes beyond is not kept: when a mapper works
-// again all primaries are due, since nobody knows which ones it concerned.
+// again all primaries are due, since it is not known which ones it concerned.
 const mappingsKept = 100_000
 
 // Mappings calls mappers, and again with backoff where one failed, so that its event is not lost.

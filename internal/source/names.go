@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// nameSource is a source in which somebody else's object may have the name that a primary wants.
+// nameSource is a source in which another's object may have the name that a primary wants.
 type nameSource interface {
 	Placed
-	// AwaitName resumes a primary when somebody else's object is gone, or has another owner.
+	// AwaitName resumes a primary when another's object is gone, or has another owner.
 	AwaitName(object, primary string) (news bool)
 	// ForgetNames forgets all names that a primary waits for.
 	ForgetNames(primary string)
@@ -20,8 +20,9 @@ type nameSource interface {
 	AwaitedBy(primary string) (objects []string)
 }
 
-// AwaitName has a primary wait for somebody's object in a place to go. If that is news the primary has to look at the
-// object once more: it may have gone before, and no event will tell. Where no source is over the place nobody tells.
+// AwaitName has a primary wait for another's object in a place to go. If that is news the primary has to look at the
+// object once more: it may have gone before, and no event will tell. Where no source is over the place there are no
+// events.
 func AwaitName(sources []Source, place Place, object, primary string) (news bool) {
 	for _, s := range sources {
 		if s, ok := s.(nameSource); ok && s.Place() == place && s.AwaitName(object, primary) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,6 +35,8 @@ type NATS[T entity.IEntity] struct {
 	seen     *causes.Seen // nil unless Traced
 }
 
+var _ Owned = (*NATS[entity.IEntity])(nil)
+
 // NATSConfig says what a source in NATS is for.
 type NATSConfig struct {
 	Role    string                              // in its name: "Owns"
@@ -44,8 +47,8 @@ type NATSConfig struct {
 	Late    bool                                // the controller works without it until it has synced
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
-	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
-	Traced  bool                                // somebody wants to know the causes of events
+	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: no key waits
+	Traced  bool                                // an observer wants to know the causes of events
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
@@ -178,7 +181,7 @@ func sameToOthers(a, b *entity.Record) bool {
 		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
 }
 
-// withStatus puts document and status together, where somebody looks at the status.
+// withStatus puts document and status together, where a mapper or predicate looks at the status.
 func (s *NATS[T]) withStatus(document any) metav1.Object {
 	if !s.Joined {
 		return document.(metav1.Object)
@@ -200,7 +203,7 @@ func (s *NATS[T]) Err() error { return s.health.Err() }
 // IsOptional implements Source.
 func (s *NATS[T]) IsOptional() bool { return s.Late }
 
-// Outdated implements Owned.
+// Outdated implements deletes.Source. What it does not show before it has synced may exist.
 func (s *NATS[T]) Outdated() error { return NotSynced(s) }
 
 // Stop implements Source.
@@ -230,7 +233,7 @@ func (s *NATS[T]) Owns() bool { return s.Owned }
 // Deletable implements Owned.
 func (s *NATS[T]) Deletable() bool { return s.Owned }
 
-// Resource implements Owned.
+// Resource implements owner.Source.
 func (s *NATS[T]) Resource() owner.Resource { return owner.ResourceOfBucket(s.client.Config().Bucket) }
 
 // OwnedBy implements Owned.
@@ -258,7 +261,7 @@ func (s *NATS[T]) CheckKey(key string) error { return s.port.CheckKey(key) }
 // Live implements prune.Source. A delete asks for the revision of obj, so the leader itself says whether obj is old.
 func (s *NATS[T]) Live(_ context.Context, obj metav1.Object) (metav1.Object, error) { return obj, nil }
 
-// AnyNamespace implements owner.AnyNamespace.
+// AnyNamespace implements owner.Source.
 func (s *NATS[T]) AnyNamespace() bool { return s.Open }
 
 // Place implements Placed.
@@ -267,8 +270,15 @@ func (s *NATS[T]) Place() Place { return Place{Bucket: s.client.Config().Bucket}
 // All implements Owned.
 func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }
 
-// Remove implements Owned. It deletes the document if it is still at the revision of obj.
-func (s *NATS[T]) Remove(ctx context.Context, obj metav1.Object) error {
+// OwnedLive implements Owned: a bucket is listed as a whole.
+func (s *NATS[T]) OwnedLive(context.Context, string) ([]metav1.Object, error) { return nil, nil }
+
+// WrittenBy implements Owned: a document does not tell.
+func (s *NATS[T]) WrittenBy(metav1.Object, string) bool { return false }
+
+// Remove implements deletes.Source. It deletes the document if it is still at the revision that was seen.
+func (s *NATS[T]) Remove(ctx context.Context, permit deletes.Permit) error {
+	obj := permit.Object()
 	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w",

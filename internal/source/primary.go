@@ -36,7 +36,7 @@ type Listener interface {
 }
 
 // Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a
-// controller never wakes itself; only a record that somebody deleted is told of.
+// controller never wakes itself; only a record that was deleted is told of.
 type Primary[T entity.IEntity] struct {
 	*NATS[T]
 	events   *Events // for its predicates
@@ -202,8 +202,11 @@ func (s *Primary[T]) InvalidKeys() (keys []string) {
 // Exists tells whether the key is in the cache or invalid.
 func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
 
-// LeaderTrusted is how long an answer of Confirm is acted on, with the cache alone to say otherwise.
-const LeaderTrusted = 100 * time.Millisecond
+// Decoded implements deletes.Primaries.
+func (s *Primary[T]) Decoded(key string) (revision uint64, ok bool) {
+	v := s.View(key)
+	return v.Revision, v.Object != nil
+}
 
 // Aged returns the revision of the marker of a document that grew older than the bucket's age limit; else 0.
 func (s *Primary[T]) Aged(key string) uint64 { return s.informer().Aged(natsKey(key)) }

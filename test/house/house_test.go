@@ -29,7 +29,7 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/denials", "internal/kvstream", "internal/printable", "internal/transform", "internal/turn",
+		"internal/denials", "internal/guard", "internal/kvstream", "internal/printable", "internal/turn",
 	},
 	"external": {"internal/exactjson", "internal/secrets"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
@@ -58,17 +58,17 @@ var mayImport = map[string][]string{
 	"internal/retry":      {},
 	"internal/running":    {"internal/health", "internal/printable"},
 	"internal/secrets":    {"internal/members"},
-	"internal/transform":  {},
 	"internal/turn":       {},
 	"internal/typeschema": {"internal/guard", "internal/members", "internal/secrets"},
 
 	// Rooms of the engine.
-	"internal/owner":  {"entity"},
-	"internal/causes": {"natsinformer"}, // the messages that the informers get
+	"internal/owner":   {"entity"},
+	"internal/deletes": {"internal/owner"}, // a source deletes with its permit alone
+	"internal/causes":  {"natsinformer"},   // the messages that the informers get
 	// The reconcile's writes and the sources' events meet in it.
 	"internal/loops": {"internal/guard", "internal/mergediff", "internal/operation", "internal/printable"},
 	"internal/source": {
-		"internal/causes", "internal/guard", "internal/health", "internal/loops", "internal/owner", "internal/queue",
+		"internal/causes", "internal/deletes", "internal/guard", "internal/health", "internal/loops", "internal/queue",
 	},
 	"internal/record":       {"internal/kvstream", "internal/owner", "internal/retry", "internal/source"},
 	"internal/kubesource":   {"internal/kubeapi", "internal/owner", "internal/retry", "internal/source"},
@@ -77,14 +77,14 @@ var mayImport = map[string][]string{
 	"internal/brake":        {"internal/owner", "internal/queue", "internal/record", "internal/turn"},
 	"internal/reconcilectx": {"internal/apisource", "internal/owner", "internal/turn"},
 	"internal/keytable":     {"internal/failures", "internal/kubeapi", "internal/ownwrites", "internal/source"},
-	"internal/lifecycle":    {"internal/apisource", "internal/brake", "internal/keytable", "internal/lease"},
-	"internal/prune":        {"internal/reconcilectx"},
-	"internal/telling":      {"internal/kubesource", "internal/lifecycle"},
-	"internal/explain":      {"internal/lifecycle", "internal/running"},
-	"internal/restore":      {"internal/explain"},
-	"internal/secondary":    {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
+	// A prune asks the reconcile that has ended what it wants.
+	"internal/lifecycle": {"internal/brake", "internal/keytable", "internal/lease", "internal/reconcilectx"},
+	"internal/telling":   {"internal/kubesource", "internal/lifecycle"},
+	"internal/explain":   {"internal/lifecycle", "internal/running"},
+	"internal/restore":   {"internal/explain"},
+	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
-		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle", "internal/prune",
+		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle",
 		"internal/reconcilectx", "internal/restore", "internal/running", "internal/telling",
 	},
 

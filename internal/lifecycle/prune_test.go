@@ -1,4 +1,4 @@
-package prune_test
+package lifecycle_test
 
 import (
 	"context"
@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/prune"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +62,8 @@ func (p *place) Resource() owner.Resource { return owner.ResourceOfBucket(p.name
 
 func (p *place) OwnedBy(string) ([]metav1.Object, error) { return p.objects, nil }
 
-func (p *place) Remove(_ context.Context, obj metav1.Object) error {
+func (p *place) Remove(_ context.Context, permit deletes.Permit) error {
+	obj := permit.Object()
 	p.w.events = append(p.w.events, "delete "+p.name+" "+obj.GetName())
 	if p.onRemove != nil {
 		p.onRemove()
@@ -131,14 +133,22 @@ func (w *world) AdmitPrune(_, doubt string) bool {
 	return doubt == "" && !w.held
 }
 
-func (w *world) pruner() *prune.Pruner {
-	return &prune.Pruner{
-		Kind: "Site", Sources: []prune.Source{w.pages, w.disks}, Primaries: w, Brake: w,
-		Claim:  func() owner.Claim { return owner.Claim{Kind: "Site", Instance: "here"} },
-		Writer: "sites-status", Shared: w.shared,
-		Contest:      func(string) { w.events = append(w.events, "contested") },
-		Pruned:       func() { w.events = append(w.events, "pruned") },
-		LeaderErrors: func() { w.events = append(w.events, "the leader is away") },
+func (w *world) Exists(string) bool            { return true }
+func (w *world) Decoded(string) (uint64, bool) { return w.cached, true }
+
+func (w *world) pruner() *lifecycle.Pruner {
+	claim := func() owner.Claim { return owner.Claim{Kind: "Site", Instance: "here"} }
+	return &lifecycle.Pruner{
+		Kind: "Site", Sources: []lifecycle.Prunable{w.pages, w.disks}, Primaries: w, Brake: w,
+		Claim: claim, Writer: "sites-status", Shared: w.shared,
+		Pruned: func() { w.events = append(w.events, "pruned") },
+		Guard: deletes.New(deletes.Config{
+			Kind: "Site", Primaries: w, Claim: claim,
+			Leads:        func(ctx context.Context) error { return context.Cause(ctx) },
+			Late:         func(deletes.Source) bool { return false },
+			Contest:      func(string) { w.events = append(w.events, "contested") },
+			LeaderErrors: func() { w.events = append(w.events, "the leader is away") },
+		}),
 	}
 }
 
@@ -261,7 +271,7 @@ func TestTheLeaderIsAskedAgainWhenItsAnswerIsOld(t *testing.T) {
 		if w.asked != 1 {
 			t.Errorf("for four objects it was asked %d times, want once", w.asked)
 		}
-		w.pages.onRemove = func() { time.Sleep(source.LeaderTrusted) }
+		w.pages.onRemove = func() { time.Sleep(deletes.LeaderTrusted) }
 		w.after()
 		if w.asked != 1+3 {
 			t.Errorf("then it was asked %d times, want 3", w.asked-1)

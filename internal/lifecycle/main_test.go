@@ -1,4 +1,4 @@
-package prune_test
+package lifecycle_test
 
 import (
 	"testing"

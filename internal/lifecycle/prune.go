@@ -1,18 +1,16 @@
-// Package prune deletes what a reconcile no longer wants of what its primary owns, such as a secondary under its old
-// name.
+// A Pruner deletes what a reconcile no longer wants of what its primary owns, such as a secondary under its old name.
 //
-// The rules:
+// The rules, beside those of the guard (package deletes):
 //
 //   - Only a reconcile that has succeeded and waits for nothing says what is wanted, and only of the places in which it
-//     has written or kept something. It says so of the revision that it reconciled, which must still be the latest:
-//     the cache is asked, and the leader.
+//     has written or kept something. It says so of the revision that it reconciled, which must still be the latest.
 //   - A key that cannot be in its place, or a place that is none, is the reconcile's error: what was to be kept would
 //     go.
-//   - What is not wanted goes with a precondition on what was seen, as the API server has it, and when the brake says
-//     so.
+//   - What is not wanted is read at the API server first, and must be there as it was seen.
 //   - What another controller has written, and what may be another's, goes when a release says so: two controllers with
 //     one id of the installation each take for their own what the other makes.
-package prune
+
+package lifecycle
 
 import (
 	"context"
@@ -21,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
@@ -29,9 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Source is a source of secondaries.
-type Source interface {
-	source.Owned
+// Prunable is a source of secondaries.
+type Prunable interface {
 	source.Placed
 	// Prunes reports whether its user wants it pruned.
 	Prunes() bool
@@ -41,20 +39,20 @@ type Source interface {
 	Live(ctx context.Context, obj metav1.Object) (metav1.Object, error)
 }
 
-var _ Source = (*source.NATS[entity.IEntity])(nil) // package source cannot say so itself: this one imports it
+var _ Prunable = (*source.NATS[entity.IEntity])(nil) // package source cannot say so itself: this one imports it
 
-// Sources are those of owned that can be pruned.
-func Sources(owned []source.Owned) (sources []Source) {
+// PrunableOf are those of owned that can be pruned.
+func PrunableOf(owned []source.Owned) (sources []Prunable) {
 	for _, s := range owned {
-		if s, ok := s.(Source); ok {
+		if s, ok := s.(Prunable); ok {
 			sources = append(sources, s)
 		}
 	}
 	return sources
 }
 
-// Reconcile is one that has ended.
-type Reconcile interface {
+// EndedReconcile is one that has ended.
+type EndedReconcile interface {
 	Key() string
 	// Wanted returns what it wants of a place; ok is false if it said nothing of it.
 	Wanted(place source.Place) (keys sets.Set[string], ok bool)
@@ -66,16 +64,16 @@ type Reconcile interface {
 	WaitFor(what string, after time.Duration)
 }
 
-// Primaries are the source of the primaries.
-type Primaries interface {
+var _ EndedReconcile = (*reconcilectx.Context)(nil)
+
+// PrunePrimaries are the source of the primaries.
+type PrunePrimaries interface {
 	View(key string) source.View
 	Stream() source.Stream
-	// Confirm asks the leader.
-	Confirm(ctx context.Context, key string) (entity.Presence, error)
 }
 
-// Brake decides whether many primaries may have something pruned.
-type Brake interface {
+// PruneBrake decides whether many primaries may have something pruned.
+type PruneBrake interface {
 	AdmitPrune(key, doubt string) bool
 	ForgetPrune(key string)
 }
@@ -83,18 +81,17 @@ type Brake interface {
 // Pruner prunes. All fields are required.
 type Pruner struct {
 	Kind      string // of the primaries
-	Sources   []Source
-	Primaries Primaries
+	Sources   []Prunable
+	Primaries PrunePrimaries
 	Claim     func() owner.Claim
 	// Writer is what tells the controller from others: its status bucket.
 	Writer string
 	// Shared says that another controller may have the id of the installation, because people have given it.
 	Shared bool
-	Brake  Brake
-	// Contest is told of a primary of which a delete may be under way that is not answered.
-	Contest func(key string)
-	// Pruned is told of each object that was deleted, and LeaderErrors of a leader that did not answer.
-	Pruned, LeaderErrors func()
+	Brake  PruneBrake
+	Guard  *deletes.Guard
+	// Pruned is told of each object that was deleted.
+	Pruned func()
 }
 
 // Places are those that are pruned.
@@ -125,7 +122,7 @@ func (p *Pruner) Around(reconcile Reconciler) Reconciler {
 		if err != nil || !ok {
 			return after, err
 		}
-		ended, ok := r.(Reconcile)
+		ended, ok := r.(EndedReconcile)
 		if !ok {
 			return after, nil
 		}
@@ -137,7 +134,7 @@ func (p *Pruner) Around(reconcile Reconciler) Reconciler {
 }
 
 // misplaced is about keys that are kept where they cannot be; nil if there are none.
-func (p *Pruner) misplaced(r Reconcile) error {
+func (p *Pruner) misplaced(r EndedReconcile) error {
 	var errs []error
 	for place, keys := range r.Kept() {
 		known := false
@@ -178,11 +175,11 @@ func keeps(place source.Place) string {
 	return "Keep"
 }
 
-// again is when a primary is looked at again that waits. What it waits for makes it due before, mostly.
-const again = time.Minute
+// pruneAgain is when a primary is looked at again that waits. What it waits for makes it due before, mostly.
+const pruneAgain = time.Minute
 
 // After is called after a reconcile that has succeeded. revision is that of the primary when the reconcile began.
-func (p *Pruner) After(ctx context.Context, r Reconcile, revision uint64) error {
+func (p *Pruner) After(ctx context.Context, r EndedReconcile, revision uint64) error {
 	if _, waits := r.Pending(); waits != "" {
 		return nil
 	}
@@ -199,63 +196,26 @@ func (p *Pruner) After(ctx context.Context, r Reconcile, revision uint64) error 
 		p.Brake.ForgetPrune(key)
 		return nil
 	}
-	seen := &presence{pruner: p, key: key, revision: revision}
-	if !seen.inCache() { // what the next revision wants is not known yet
-		r.WaitFor(fmt.Sprintf("the reconcile of a later revision, before %s goes", describe(targets)), again)
+	doubt := p.doubt(v, key, targets)
+	round := p.Guard.OfUnwanted(key, revision, func(context.Context, deletes.Source, metav1.Object) bool {
+		return p.Brake.AdmitPrune(key, doubt)
+	})
+	if round.InCache() != nil { // what the next revision wants is not known yet
+		r.WaitFor(fmt.Sprintf("the reconcile of a later revision, before %s goes", describe(targets)), pruneAgain)
 		return nil
 	}
-	if !p.Brake.AdmitPrune(key, p.doubt(v, key, targets)) {
-		r.WaitFor(fmt.Sprintf("the brake, before %s goes", describe(targets)), again)
+	if !p.Brake.AdmitPrune(key, doubt) {
+		r.WaitFor(fmt.Sprintf(waitsForBrake, describe(targets)), pruneAgain)
 		return nil
 	}
-	left, err := p.remove(ctx, seen, targets)
+	left, err := p.remove(ctx, round, targets)
 	switch {
 	case err != nil:
 		return err
 	case left != "":
-		r.WaitFor(left, again)
+		r.WaitFor(left, pruneAgain)
 		return nil
 	}
 	p.Brake.ForgetPrune(key)
 	return nil
-}
-
-// target is an object that is not wanted.
-type target struct {
-	source Source
-	object metav1.Object
-}
-
-func (t target) String() string { return fmt.Sprintf("%s %q", t.source, source.ObjectKey(t.object)) }
-
-func describe(targets []target) string {
-	if len(targets) == 1 {
-		return targets[0].String()
-	}
-	return fmt.Sprintf("%v and %d more", targets[0], len(targets)-1)
-}
-
-// unwanted are the objects that the primary owns and the reconcile does not want, of sources whose view is not known to
-// be an old one.
-func (p *Pruner) unwanted(r Reconcile) (targets []target, err error) {
-	for _, s := range p.Sources {
-		if !s.Prunes() {
-			continue
-		}
-		claim := p.Claim().In(s)
-		wanted, spokenOf := r.Wanted(s.Place())
-		if !spokenOf || s.Outdated() != nil {
-			continue
-		}
-		objects, err := s.OwnedBy(r.Key())
-		if err != nil {
-			return nil, fmt.Errorf("list what %s %q owns in %s: %w", p.Kind, r.Key(), s, err)
-		}
-		for _, obj := range objects {
-			if !wanted.Has(source.ObjectKey(obj)) && obj.GetDeletionTimestamp() == nil && claim.Owns(obj, r.Key()) {
-				targets = append(targets, target{s, obj})
-			}
-		}
-	}
-	return targets, nil
 }

@@ -1,8 +1,9 @@
-// Package transform calls the transform that a user sets on an informer with SetTransform.
+// The transform that a user sets on an informer with SetTransform.
 //
-// The rule: a transform sees each document once, when it was decoded and nobody else has it. What it returns is what
+// A transform sees each document once, when it was decoded and no other code has it. What it returns is what
 // the informer keeps. What it may not change, its metadata as a place in the bucket, is set again or refused.
-package transform
+
+package guard
 
 import (
 	"errors"
@@ -15,24 +16,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Func is a transform of a user. Nil changes nothing. Its methods may be called concurrently.
-type Func struct {
+// Transform is a transform of a user. Nil changes nothing. Its methods may be called concurrently.
+type Transform struct {
 	mu     sync.Mutex // transforms of client-go are called one at a time, and may have a state that relies on it
 	call   cache.TransformFunc
 	copied reflect.Type // of an object that copied itself
 }
 
-// New returns nil if there is no transform.
-func New(call cache.TransformFunc) *Func {
+// NewTransform returns nil if there is no transform.
+func NewTransform(call cache.TransformFunc) *Transform {
 	if call == nil {
 		return nil
 	}
-	return &Func{call: call}
+	return &Transform{call: call}
 }
 
 // Apply returns what the transform makes of an object, which must be the caller's alone. Name and namespace that the
 // transform left out are set again, as is the resourceVersion. A panic is an error. Each error names the transform.
-func (f *Func) Apply(object runtime.Object) (transformed runtime.Object, err error) {
+func (f *Transform) Apply(object runtime.Object) (transformed runtime.Object, err error) {
 	if f == nil {
 		return object, nil
 	}
@@ -77,7 +78,7 @@ func (f *Func) Apply(object runtime.Object) (transformed runtime.Object, err err
 
 // checked returns the result of a transform as an object that can be kept. Of each type one object is copied: a delete
 // handler gets a copy, and that must not be where it shows that the type has none.
-func (f *Func) checked(result any) (runtime.Object, error) {
+func (f *Transform) checked(result any) (runtime.Object, error) {
 	if v := reflect.ValueOf(result); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("returned no object: return the one that it was given, or a copy")
 	}
