@@ -24,10 +24,17 @@ func (s *NATS[T]) Buckets() []Bucket {
 	return of
 }
 
+// sharer is a client that may have been derived from another one.
+type sharer[T entity.IEntity] interface {
+	SharesCacheWith(*entity.Client[T]) bool
+}
+
+var _ sharer[entity.IEntity] = (*entity.Client[entity.IEntity])(nil)
+
 // SharesCache tells of another client whether it shares the cache of this one: one of them was derived from the other.
 func SharesCache[T entity.IEntity](client entity.IEntityClient[T]) func(other any) bool {
 	return func(other any) bool {
-		this, ok := client.(interface{ SharesCacheWith(*entity.Client[T]) bool })
+		this, ok := client.(sharer[T])
 		that, isClient := other.(*entity.Client[T])
 		return ok && isClient && this.SharesCacheWith(that)
 	}

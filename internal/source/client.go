@@ -18,8 +18,13 @@ func (s *NATS[T]) Type() reflect.Type { return reflect.TypeFor[T]() }
 
 // JetStream is what the client was made with; nil where it does not tell.
 func (s *NATS[T]) JetStream() jetstream.JetStream {
-	if connected, ok := s.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		return connected.JetStream()
+	if client, ok := s.client.(connected); ok {
+		return client.JetStream()
 	}
 	return nil
 }
+
+// connected is a client that tells what it was made with.
+type connected interface{ JetStream() jetstream.JetStream }
+
+var _ connected = (*entity.Client[entity.IEntity])(nil)
