@@ -11,9 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/nagi-runtime/nagi/internal/exactjson"
-	"github.com/nagi-runtime/nagi/internal/members"
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +24,7 @@ import (
 var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation}
 
 // codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
-// interfaces: see package exactjson.
+// interfaces: see jsonshape.Coder.
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool
@@ -36,11 +34,11 @@ type codec[T IEntity] struct {
 	kind         string
 	apiVersion   string
 	keys         keyspace
-	maxBytes     int             // of a document that is decoded
-	secrets      *secrets.Fields // nil: none
-	holds        bool            // interfaces in a T may hold what has secrets, which secrets does not know
-	shape        *members.Shape  // what T knows of documents
-	keeps        bool            // there are documents with members that T does not know
+	maxBytes     int                // of a document that is decoded
+	secrets      *jsonshape.Secrets // nil: none
+	holds        bool               // interfaces in a T may hold what has secrets, which secrets does not know
+	shape        *jsonshape.Members // what T knows of documents
+	keeps        bool               // there are documents with members that T does not know
 	strict       Strictness
 	groupVersion schema.GroupVersion // of apiVersion
 	unmarshal    func([]byte, any) error
@@ -56,7 +54,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
 		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
-		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, shape: members.Any(), strict: cfg.Strict,
+		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, shape: jsonshape.AnyMembers(), strict: cfg.Strict,
 	}
 	c.groupVersion, _ = schema.ParseGroupVersion(cfg.APIVersion) // NewClient has checked it
 	if t == reflect.TypeFor[*None]() {
@@ -74,10 +72,10 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	if err := checkDeepCopy(c.new()); err != nil {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
-	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
-	coder := exactjson.For(c.elem)
+	c.status, c.holds = statusField(c.elem), jsonshape.MayHoldSecrets(c.elem)
+	coder := jsonshape.CoderFor(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
-	c.shape = members.Of(c.elem, members.Options{
+	c.shape = jsonshape.MembersOf(c.elem, jsonshape.MemberOptions{
 		Ignored: []string{"status"},
 		NotKept: map[string][]string{"": {"kind", "apiVersion"}, "metadata": zeroMetadata},
 	})
@@ -99,7 +97,7 @@ var zeroMetadata = []string{
 }
 
 // anyJSON is for documents of no type of the user's.
-var anyJSON = exactjson.Any()
+var anyJSON = jsonshape.AnyCoder()
 
 // checkDeepCopy checks that copies of a T are T. Embedding Object would make them the embedded type and lose the rest.
 func checkDeepCopy[T IEntity](zero T) (err error) {

@@ -83,7 +83,7 @@ func TestDocumentsDecodeAsEncodingJSONDecodesThem(t *testing.T) {
 	}
 }
 
-// rounded makes of whole numbers in interfaces what encoding/json makes of them: see package exactjson.
+// rounded makes of whole numbers in interfaces what encoding/json makes of them: see jsonshape.Coder.
 func rounded(obj *motleyObject) {
 	obj.Spec.Any, obj.Status.Any = floats(obj.Spec.Any), floats(obj.Status.Any)
 }

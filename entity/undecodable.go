@@ -14,7 +14,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
@@ -219,7 +219,7 @@ func pathOf(t reflect.Type, at jsontext.Pointer) string {
 		if t == nil {
 			break
 		}
-		if t = members.Pointed(t); t == nil {
+		if t = jsonshape.Pointed(t); t == nil {
 			break
 		}
 		switch t.Kind() {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/nagi-runtime/nagi/internal/exactjson"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // lostError says that a field of Desired is not written down with the intent. After a crash only the intent is left,
@@ -25,7 +25,7 @@ func survives(desired any, document []byte) error {
 		return nil
 	}
 	read := reflect.New(reflect.TypeOf(desired))
-	if err := exactjson.Any().Unmarshal(document, read.Interface()); err != nil {
+	if err := jsonshape.AnyCoder().Unmarshal(document, read.Interface()); err != nil {
 		return fmt.Errorf("its JSON does not decode: %w", err)
 	}
 	again, err := json.Marshal(read.Elem().Interface())

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 var (
@@ -124,7 +124,7 @@ func (d *deriver) adaptFields(s node, t reflect.Type) {
 			properties[f.name] = nullable(p)
 		}
 	}
-	for _, name := range secrets.Members(t) {
+	for _, name := range jsonshape.SecretMembers(t) {
 		if p := annotated(properties, name); p != nil {
 			p["writeOnly"], p[SecretExtension] = true, true
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -157,7 +157,7 @@ func copied(value any) any {
 
 // pointed returns what a pointer leads to, or the pointer where it leads nowhere.
 func pointed(t reflect.Type) reflect.Type {
-	if to := members.Pointed(t); to != nil {
+	if to := jsonshape.Pointed(t); to != nil {
 		return to
 	}
 	return t

@@ -32,11 +32,11 @@ var mayImport = map[string][]string{
 		"internal/answers", "internal/denials", "internal/foreign", "internal/kvsubjects", "internal/natsversion",
 		"internal/transform", "internal/turn",
 	},
-	"external": {"internal/exactjson", "internal/secrets"},
+	"external": {"internal/jsonshape"},
 	"recorder": {"internal/denials", "internal/foreign", "internal/nostream"},
 	"entity": {
-		"natsinformer", "internal/answers", "internal/denials", "internal/exactjson", "internal/foreign",
-		"internal/members", "internal/nostream", "internal/ownwrites", "internal/secrets", "internal/transform",
+		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/jsonshape",
+		"internal/nostream", "internal/ownwrites", "internal/transform",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -59,10 +59,8 @@ var mayImport = map[string][]string{
 	"internal/denials":     {},
 	"internal/nostream":    {},
 	"internal/answers":     {},
-	"internal/exactjson":   {},
-	"internal/members":     {},
-	"internal/secrets":     {"internal/members"},
-	"internal/typeschema":  {"internal/guard", "internal/members", "internal/secrets"},
+	"internal/jsonshape":   {},
+	"internal/typeschema":  {"internal/guard", "internal/jsonshape"},
 	"internal/ownwrites":   {},
 	"internal/backoff":     {},
 	"internal/netpoll":     {},

@@ -1,20 +1,16 @@
-package secrets
+package jsonshape
 
 import (
-	"encoding"
-	stdjson "encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 	"unsafe"
-
-	"github.com/go-json-experiment/json"
 )
 
-// OfValue is Of for the document of one value: it also knows the types of what interfaces in it hold, also below fields
-// that are not exported. What a lock guards there, or what changes atomically, is taken for a secret, because it cannot
-// be looked at. What hides in a func, in a channel or behind an unsafe.Pointer is not found.
-func OfValue(value any) (*Fields, error) {
+// SecretsOfValue is SecretsOf for the document of one value: it also knows the types of what interfaces in it hold,
+// also below fields that are not exported. What a lock guards there, or what changes atomically, is taken for a secret,
+// because it cannot be looked at. What hides in a func, in a channel or behind an unsafe.Pointer is not found.
+func SecretsOfValue(value any) (*Secrets, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -24,20 +20,20 @@ func OfValue(value any) (*Fields, error) {
 		held = heldIn(reflect.ValueOf(value))
 	}
 	if !slices.ContainsFunc(held, hasSecrets) {
-		return Of(t)
+		return SecretsOf(t)
 	}
-	of := build(t, held)
+	of := secretsOf(t, held)
 	return of.fields, of.err
 }
 
 func hasSecrets(t reflect.Type) bool {
-	fields, err := Of(t)
+	fields, err := SecretsOf(t)
 	return fields != nil || err != nil
 }
 
-// MayHold reports whether documents that are decoded into a type may put values with secrets into interfaces: only a
-// type that decodes itself can.
-func MayHold(t reflect.Type) bool { return reachesInterface(t, false, map[reach]bool{}) }
+// MayHoldSecrets reports whether documents that are decoded into a type may put values with secrets into interfaces:
+// only a type that decodes itself can.
+func MayHoldSecrets(t reflect.Type) bool { return reachesInterface(t, false, map[reach]bool{}) }
 
 // reach is a type, and whether what is in it counts.
 type reach struct {
@@ -45,17 +41,10 @@ type reach struct {
 	counts bool
 }
 
-var decoders = []reflect.Type{
-	reflect.TypeFor[stdjson.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](),
-	reflect.TypeFor[encoding.TextUnmarshaler](),
-}
-
 // reachesInterface reports whether values of a type have interfaces in them that count: all, or those in a type that
 // decodes itself. Fields that are not exported count, too: a method may write them.
 func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
-	counts = counts || t.Kind() != reflect.Interface && slices.ContainsFunc(decoders, func(method reflect.Type) bool {
-		return reflect.PointerTo(t).Implements(method)
-	})
+	counts = counts || DecodesItself(t)
 	at := reach{t, counts}
 	if seen[at] || isOfProtobuf(t) {
 		return false
@@ -93,7 +82,7 @@ func isGuarded(t reflect.Type) bool {
 		return true
 	}
 	for f := range t.Fields() {
-		if isOfSync(pointed(f.Type)) {
+		if isOfSync(PointedOr(f.Type)) {
 			return true
 		}
 	}

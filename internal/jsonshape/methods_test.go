@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"encoding/json"
@@ -118,7 +118,7 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 			if err != nil || !strings.Contains(string(document), "s3cr3t") {
 				t.Fatal(string(document), err)
 			}
-			f, err := OfValue(test.value)
+			f, err := SecretsOfValue(test.value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 }
 
 func TestWhatAMethodMayWriteIsASecretOfItsMember(t *testing.T) {
-	f, err := Of(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
+	f, err := SecretsOf(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
 	if err != nil || !f.Has("Status") || f.Has("other") {
 		t.Error(f, err)
 	}
@@ -243,7 +243,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 			if err != nil || !strings.Contains(string(document), "s3cr3t") {
 				t.Fatal(string(document), err)
 			}
-			f, err := OfValue(test.value)
+			f, err := SecretsOfValue(test.value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +252,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 			}
 		})
 	}
-	if f, err := OfValue(nil); f != nil || err != nil {
+	if f, err := SecretsOfValue(nil); f != nil || err != nil {
 		t.Error(f, err)
 	}
 	for of, want := range map[reflect.Type]bool{
@@ -264,7 +264,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 		reflect.TypeFor[map[worded]int](): true, reflect.TypeFor[itself](): false,
 		reflect.TypeFor[time.Time](): false, reflect.TypeFor[resource.Quantity](): false,
 	} {
-		if MayHold(of) != want {
+		if MayHoldSecrets(of) != want {
 			t.Errorf("what is decoded into a %v may hold secrets: %v", of, !want)
 		}
 	}
@@ -280,7 +280,7 @@ func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
 		if types := heldIn(reflect.ValueOf(v)); !slices.Equal(types, []reflect.Type{reflect.TypeFor[unseen]()}) {
 			t.Errorf("%T holds %v", v, types)
 		}
-		if f, err := OfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
+		if f, err := SecretsOfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
 			t.Errorf("%T is no secret: %v, %v", v, f, err)
 		}
 	}
@@ -300,7 +300,7 @@ func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := OfValue(struct{ A any }{text}); f != nil || err != nil {
+	if f, err := SecretsOfValue(struct{ A any }{text}); f != nil || err != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

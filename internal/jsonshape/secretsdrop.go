@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"bytes"
@@ -8,11 +8,11 @@ import (
 )
 
 // Drop returns the document without its secret members. The error holds nothing of the document.
-func (f *Fields) Drop(document []byte) ([]byte, error) {
+func (f *Secrets) Drop(document []byte) ([]byte, error) {
 	if f == nil || len(document) == 0 {
 		return document, nil
 	}
-	for _, n := range []*node{f.tagged, f.paths} {
+	for _, n := range []*secretNode{f.tagged, f.paths} {
 		if n == nil {
 			continue
 		}
@@ -28,7 +28,7 @@ func (f *Fields) Drop(document []byte) ([]byte, error) {
 }
 
 // copy copies the next value, without what is secret in it.
-func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
+func (n *secretNode) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 	kind := d.PeekKind()
 	if n == nil || kind != '{' && kind != '[' {
 		value, err := d.ReadValue()
@@ -78,7 +78,7 @@ func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 }
 
 // copyUnlessSecret is copy for a value that keeps its place: the document, or an element of an array.
-func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
+func (n *secretNode) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
 	if n.hides(d.PeekKind()) {
 		out.WriteString("null")
 		return d.SkipValue()
@@ -87,17 +87,17 @@ func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
 }
 
 // hides reports whether a value of a kind is secret as a whole.
-func (n *node) hides(kind jsontext.Kind) bool {
+func (n *secretNode) hides(kind jsontext.Kind) bool {
 	if n == nil || n.secret {
 		return n != nil
 	}
 	switch kind {
 	case '{':
-		return n.takes&object == 0
+		return n.takes&objectForm == 0
 	case '[':
-		return n.takes&array == 0
+		return n.takes&arrayForm == 0
 	case 'n', jsontext.KindInvalid:
 		return false
 	}
-	return n.takes&scalar == 0
+	return n.takes&scalarForm == 0
 }
