@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
@@ -72,7 +71,10 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	if err := checkDeepCopy(c.new()); err != nil {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
-	c.status, c.holds = statusField(c.elem), jsonshape.MayHoldSecrets(c.elem)
+	if c.status, err = statusField(c.elem); err != nil {
+		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
+	}
+	c.holds = jsonshape.MayHoldSecrets(c.elem)
 	coder := jsonshape.CoderFor(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
 	c.shape = jsonshape.MembersOf(c.elem, jsonshape.MemberOptions{
@@ -114,23 +116,17 @@ func checkDeepCopy[T IEntity](zero T) (err error) {
 	return nil
 }
 
-// statusField finds the field whose JSON name is "status", in the struct or in an inlined one.
-func statusField(t reflect.Type) []int {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct ||
-			strings.Contains(options, "inline") && f.Type.Kind() == reflect.Struct {
-			if inner := statusField(f.Type); inner != nil {
-				return append([]int{i}, inner...)
-			}
-			continue
-		}
-		if f.IsExported() && (name == "status" || name == "" && strings.EqualFold(f.Name, "status")) {
-			return []int{i}
-		}
+// statusField finds the field that a member "status" is decoded into; nil if there is none.
+func statusField(t reflect.Type) ([]int, error) {
+	m := jsonshape.Of(t).Lookup("status")
+	switch {
+	case m == nil:
+		return nil, nil
+	case m.ByPointer():
+		return nil, fmt.Errorf("the field %s of %v, which has the status, is in a struct that %v embeds by a pointer: "+
+			"embed it by value", m.Field.Name, m.In, t)
 	}
-	return nil
+	return m.Field.Index, nil
 }
 
 func (c *codec[T]) new() T { return reflect.New(c.elem).Interface().(T) }

@@ -57,7 +57,7 @@ const (
 )
 
 // member returns what a field is, and where.
-func (d *dialect) member(f reflect.StructField) (m Member, at place) {
+func (d *dialect) member(f reflect.StructField) (m Member) {
 	tag := f.Tag.Get("json")
 	_, tail, _ := strings.Cut(tag, ",")
 	var embed, rest bool
@@ -80,14 +80,14 @@ func (d *dialect) member(f reflect.StructField) (m Member, at place) {
 	}
 	m.Field = f
 	m.Name, m.tagged = d.nameIn(tag)
-	at = d.placeOf(f, m, embed, rest)
+	m.place = d.placeOf(f, m, embed, rest)
 	if embed && !m.tagged { // what cannot be embedded is a member without options
 		m.OmitEmpty, m.OmitZero, m.Quoted, m.CaseStrict = false, false, false, false
 	}
-	if m.Name = cmp.Or(m.Name, f.Name); at == asRest {
+	if m.Name = cmp.Or(m.Name, f.Name); m.place == asRest {
 		m.Name = ""
 	}
-	return m, at
+	return m
 }
 
 func (d *dialect) placeOf(f reflect.StructField, m Member, embed, rest bool) place {

@@ -204,7 +204,7 @@ func (b *memberBuilder) field(m Member) field {
 	f := field{
 		name: m.Name, below: b.node(t), nullable: isNullable(t), mayOmit: m.OmitZero, strict: m.CaseStrict,
 	}
-	if !m.ByPointer { // a zero that is kept would make what is embedded again after it was set to nil
+	if !m.ByPointer() { // a zero that is kept would make what is embedded again after it was set to nil
 		f.zeros = zerosOf(m)
 	}
 	return f

@@ -113,7 +113,7 @@ func addFields(t reflect.Type, named map[string]*parts, rest *parts) {
 	for _, d := range dialects {
 		for _, m := range d.shapeOf(t).written() {
 			of := m.Field.Type
-			if !m.rest {
+			if m.place != asRest {
 				if named[m.Name] == nil {
 					named[m.Name] = &parts{}
 				}

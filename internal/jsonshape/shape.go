@@ -6,7 +6,6 @@
 package jsonshape
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,9 +19,11 @@ type Shape struct {
 	Members []Member
 	// Rest is the field that takes the members for which there is no other; nil for none.
 	Rest *Member
+	// Left are the fields that are no members: those that are not exported, that the tag leaves out, and that others
+	// hide.
+	Left []Member
 
 	byName map[string]int // of Members
-	none   []Member       // fields that others of the same name keep from being members
 }
 
 // Member is a field that is a member.
@@ -32,14 +33,20 @@ type Member struct {
 	Field reflect.StructField
 	// In is the struct that has the field: that of the shape, or one that is embedded in it.
 	In reflect.Type
-	// ByPointer says that a struct on the way to the field is embedded by a pointer, which may be nil.
-	ByPointer bool
+	// Through are the fields that are embedded, on the way to it.
+	Through []reflect.StructField
 	// The options of the tag. CaseStrict says that names of another case are other names.
 	OmitEmpty, OmitZero, Quoted, CaseStrict bool
 
-	secret bool // it is marked, or is in what is marked
+	place  place
 	tagged bool // the tag has its name
-	rest   bool // it takes the rest, and has no name
+	secret bool // it is marked, or is in what is marked
+	tied   bool // it is no member because of another one that has the same rank, or both take the rest
+}
+
+// ByPointer reports whether a struct on the way to the field is embedded by a pointer, which may be nil.
+func (m Member) ByPointer() bool {
+	return slices.ContainsFunc(m.Through, func(f reflect.StructField) bool { return f.Type.Kind() == reflect.Pointer })
 }
 
 // Of returns the shape of a struct in documents, which a Coder encodes and decodes.
@@ -66,9 +73,14 @@ func folds(member, name string, caseStrict bool) bool {
 	return !caseStrict && strings.EqualFold(member, name)
 }
 
-// written are the fields that may be in a document, those included of which it is in doubt.
+// written are the fields that may be in a document. Of those that are tied one may be.
 func (s *Shape) written() []Member {
-	written := slices.Concat(s.Members, s.none)
+	written := slices.Clone(s.Members)
+	for _, m := range s.Left {
+		if m.tied {
+			written = append(written, m)
+		}
+	}
 	if s.Rest != nil {
 		written = append(written, *s.Rest)
 	}
@@ -93,8 +105,8 @@ func (d *dialect) shapeOf(t reflect.Type) *Shape {
 	return s
 }
 
-// fields returns the fields of a struct and of those embedded in it that have a place in its JSON, breadth first. One
-// that is embedded twice at the same depth is there twice, so that its fields are ambiguous.
+// fields returns the fields of a struct and of those embedded in it, breadth first. A struct that is embedded twice is
+// there twice, so that its fields are tied, but not what is embedded in it.
 func (d *dialect) fields(t reflect.Type) (found []Member) {
 	type level struct {
 		Member
@@ -106,18 +118,17 @@ func (d *dialect) fields(t reflect.Type) (found []Member) {
 		at := queue[0]
 		for f := range at.t.Fields() {
 			f.Index = slices.Concat(at.Field.Index, f.Index)
-			m, place := d.member(f)
-			m.In, m.ByPointer, m.secret = at.t, at.ByPointer, at.secret || IsSecret(f)
-			switch m.rest = place == asRest; place {
-			case asMember, asRest:
+			m := d.member(f)
+			m.In, m.Through, m.secret = at.t, at.Through, at.secret || IsSecret(f)
+			if m.place != asEmbedded {
 				found = append(found, m)
-			case asEmbedded:
-				inner := structOf(f.Type)
-				if m.ByPointer = m.ByPointer || f.Type.Kind() == reflect.Pointer; !at.again {
-					queue = append(queue, level{m, inner, seen[inner]})
-				}
-				seen[inner] = true
+				continue
 			}
+			inner := structOf(f.Type)
+			if m.Through = append(slices.Clip(m.Through), f); !at.again {
+				queue = append(queue, level{m, inner, seen[inner]})
+			}
+			seen[inner] = true
 		}
 	}
 	return found
@@ -126,23 +137,25 @@ func (d *dialect) fields(t reflect.Type) (found []Member) {
 // newShape lets one field count for each name: the one at the least depth, of several there the one with the name in
 // its tag, and none if there are several still. For the rest, which has no name, the same holds.
 func newShape(fields []Member) *Shape {
-	first := map[string]Member{}
-	count := map[string]int{}
+	first := map[string]int{} // the least rank
+	count := map[string]int{} // how many have it
 	for _, m := range fields {
-		switch order := cmp.Compare(m.rank(), first[m.Name].rank()); {
-		case count[m.Name] == 0 || order < 0:
-			first[m.Name], count[m.Name] = m, 1
-		case order == 0:
+		switch rank, known := first[m.Name]; {
+		case m.place == asNothing:
+		case !known || m.rank() < rank:
+			first[m.Name], count[m.Name] = m.rank(), 1
+		case m.rank() == rank:
 			count[m.Name]++
 		}
 	}
 	s := &Shape{byName: map[string]int{}}
 	for _, m := range fields {
+		leads := m.place != asNothing && m.rank() == first[m.Name]
 		switch {
-		case m.rank() > first[m.Name].rank() && !m.rest: // another one hides it
-		case m.rank() > first[m.Name].rank() || count[m.Name] > 1:
-			s.none = append(s.none, m)
-		case m.rest:
+		case !leads || count[m.Name] > 1:
+			m.tied = leads || m.place == asRest
+			s.Left = append(s.Left, m)
+		case m.place == asRest:
 			s.Rest = &m
 		default:
 			s.byName[m.Name] = len(s.Members)

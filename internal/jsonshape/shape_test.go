@@ -108,7 +108,7 @@ func checkZero(t errorf, of reflect.Type, c codec) {
 	members := membersOf(t, document)
 	for _, m := range c.of(of).Members {
 		_, ok := members[m.Name]
-		if ok == (m.ByPointer || isOmitted(m, reflect.Zero(m.Field.Type))) {
+		if ok == (m.ByPointer() || isOmitted(m, reflect.Zero(m.Field.Type))) {
 			t.Errorf("%s: %v: is member %q of an empty value written: %v: %s", c.name, of, m.Name, ok, document)
 		}
 	}

@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/queue":       {"internal/operation", "internal/batched"},
 	"internal/batched":     {},
 	"internal/kubeerrors":  {},
-	"internal/mergediff":   {},
+	"internal/mergediff":   {"internal/jsonshape"},
 	"internal/transform":   {},
 	"internal/rbac":        {},
 	"internal/ownerproof":  {},
