@@ -70,8 +70,9 @@ func hasFaithfulFields(t reflect.Type, seen map[reflect.Type]bool) bool {
 	}
 	for _, m := range shape.Members {
 		tag, _, _ := strings.Cut(m.Field.Tag.Get("json"), ",") // the converter takes it for the name, whatever it is
-		if !m.Field.IsExported() || m.Field.Anonymous && tag == "" || m.Quoted ||
-			m.ByPointer() || slices.ContainsFunc(m.Through, isHidden) || strings.ContainsFunc(cmp.Or(tag, m.Name), isOdd) || !isFaithful(m.Field.Type, seen) {
+		if !m.Field.IsExported() || m.Field.Anonymous && tag == "" || m.Quoted || m.ByPointer() ||
+			slices.ContainsFunc(m.Through, isHidden) || strings.ContainsFunc(cmp.Or(tag, m.Name), isOdd) ||
+			!isFaithful(m.Field.Type, seen) {
 			return false
 		}
 	}
