@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +35,7 @@ type codec[T IEntity] struct {
 	maxBytes     int                // of a document that is decoded
 	secrets      *jsonshape.Secrets // nil: none
 	holds        bool               // interfaces in a T may hold what has secrets, which secrets does not know
-	shape        *jsonshape.Members // what T knows of documents
+	members      *jsonshape.Members // what T knows of documents
 	keeps        bool               // there are documents with members that T does not know
 	strict       Strictness
 	groupVersion schema.GroupVersion // of apiVersion
@@ -53,7 +52,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
 		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
-		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, shape: jsonshape.AnyMembers(), strict: cfg.Strict,
+		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, members: jsonshape.AnyMembers(), strict: cfg.Strict,
 	}
 	c.groupVersion, _ = schema.ParseGroupVersion(cfg.APIVersion) // NewClient has checked it
 	if t == reflect.TypeFor[*None]() {
@@ -77,11 +76,11 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c.holds = jsonshape.MayHoldSecrets(c.elem)
 	coder := jsonshape.CoderFor(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
-	c.shape = jsonshape.MembersOf(c.elem, jsonshape.MemberOptions{
+	c.members = jsonshape.MembersOf(c.elem, jsonshape.MemberOptions{
 		Ignored: []string{"status"},
 		NotKept: map[string][]string{"": {"kind", "apiVersion"}, "metadata": zeroMetadata},
 	})
-	c.keeps = !c.shape.KnowsAll()
+	c.keeps = !c.members.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
 			c.noStatus = slices.Concat([]byte(`,"status":`), zero, []byte("}"))
@@ -330,41 +329,8 @@ func (c *codec[T]) withoutStatus(document []byte) ([]byte, error) {
 	if shorter, ok := bytes.CutSuffix(document, c.noStatus); ok && len(c.noStatus) > 0 {
 		return append(shorter, '}'), nil
 	}
-	return dropMember(document, "status")
-}
-
-// dropMember removes a member from a JSON object.
-func dropMember(object []byte, name string) ([]byte, error) {
-	if !bytes.Contains(object, []byte(`"`+name+`"`)) {
-		return object, nil
+	if !bytes.Contains(document, []byte(`"status"`)) {
+		return document, nil
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(object),
-		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	out.WriteByte('{')
-	for d.PeekKind() == '"' {
-		member, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		member = member.Clone()
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		if string(member) == `"`+name+`"` {
-			continue
-		}
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.Write(member)
-		out.WriteByte(':')
-		out.Write(value)
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
+	return jsonshape.DropMember(document, "status")
 }

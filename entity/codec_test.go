@@ -273,7 +273,7 @@ func BenchmarkStrict(b *testing.B) {
 	b.Run("look", func(b *testing.B) { // what with takes more than without
 		b.ReportAllocs()
 		for b.Loop() {
-			if !c.shape.Clean(plainDocument) {
+			if !c.members.Clean(plainDocument) {
 				b.Fatal("it is not clean")
 			}
 		}

@@ -134,11 +134,11 @@ func checkMembers(t *testing.T, c *codec[*branchingObject], document []byte) boo
 	if err != nil {
 		return false
 	}
-	found, err := c.shape.Look(document)
+	found, err := c.members.Look(document)
 	if err != nil {
 		t.Fatalf("it decodes, and cannot be looked at: %v", err)
 	}
-	if c.shape.Clean(document) && len(found.Problems) > 0 {
+	if c.members.Clean(document) && len(found.Problems) > 0 {
 		t.Fatalf("it counts as clean and has %+v", found.Problems)
 	}
 	strict := stdjson.NewDecoder(bytes.NewReader(document))
@@ -148,7 +148,7 @@ func checkMembers(t *testing.T, c *codec[*branchingObject], document []byte) boo
 	if found.More == 0 && unknown != (strictErr != nil) {
 		t.Fatalf("found %+v; encoding/json says: %v", found.Problems, strictErr)
 	}
-	if c.shape.Clean(document) && found.Kept.MustSettle() {
+	if c.members.Clean(document) && found.Kept.MustSettle() {
 		t.Fatalf("it counts as clean, and %s may have to be kept", found.Kept.Object())
 	}
 	if (odd == nil) != (len(found.Problems) == 0) && (odd == nil || odd.kept == nil) && len(obj.Finalizers) == 0 && len(obj.OwnerReferences) == 0 &&
@@ -181,7 +181,7 @@ func checkKept(t *testing.T, c *codec[*branchingObject], obj *branchingObject, o
 	if written, _, err := c.encode(got, "a"); err != nil || !bytes.Equal(written, document) {
 		t.Fatalf("%s\nis written as %s, %v\nwant %s", merged, written, err, document)
 	}
-	again, err := c.shape.Look(merged)
+	again, err := c.members.Look(merged)
 	if kept := c.settled(again.Kept, got, "a"); err != nil || !sameJSON(kept.Object(), odd.kept.Object()) {
 		t.Fatalf("%s\nhas %s, %v\nwant %s", merged, kept.Object(), err, odd.kept.Object())
 	}

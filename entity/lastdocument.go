@@ -208,7 +208,7 @@ func (c *codec[T]) hasText(document []byte, warnings string) bool {
 
 // saidOf returns the warnings about the members of a document; nil if it is none.
 func (c *codec[T]) saidOf(document []byte) map[string]bool {
-	found, err := c.shape.Look(document)
+	found, err := c.members.Look(document)
 	if err != nil {
 		return nil
 	}

@@ -154,10 +154,10 @@ type oddity struct {
 // look returns what is odd about a document that was decoded into obj, before it is stamped; nil if nothing is.
 func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 	finalizers, owners, otherType := obj.GetFinalizers(), obj.GetOwnerReferences(), c.otherType(obj)
-	if len(finalizers) == 0 && len(owners) == 0 && otherType == nil && c.shape.Clean(data) {
+	if len(finalizers) == 0 && len(owners) == 0 && otherType == nil && c.members.Clean(data) {
 		return nil
 	}
-	found, _ := c.shape.Look(data) // it was decoded
+	found, _ := c.members.Look(data) // it was decoded
 	var warnings []warning
 	if otherType != nil {
 		warnings = append(warnings, *otherType)

@@ -25,7 +25,7 @@ func AnyCoder() Coder { return Coder{Marshal: marshal, Unmarshal: unmarshal} }
 // CoderFor is for values of type t and of the types that it consists of. It is faster where none of them is an
 // interface.
 func CoderFor(t reflect.Type) Coder {
-	if needsCare(t, map[reflect.Type]bool{}) {
+	if reaches(t, needsCare) {
 		return AnyCoder()
 	}
 	return Coder{
@@ -37,30 +37,8 @@ func CoderFor(t reflect.Type) Coder {
 // number is that of encoding/json. The library has its own one, and takes this for a string.
 var number = reflect.TypeFor[stdjson.Number]()
 
-// needsCare reports whether a value of type t can hold what needs the functions below, in any field: a method may
-// encode those that are no members.
-func needsCare(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if t == number || t.Kind() == reflect.Interface {
-		return true
-	}
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return needsCare(t.Elem(), seen)
-	case reflect.Map:
-		return needsCare(t.Key(), seen) || needsCare(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if needsCare(t.Field(i).Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// needsCare reports whether values of a type are those for which the functions below are.
+func needsCare(t reflect.Type) bool { return t == number || t.Kind() == reflect.Interface }
 
 var (
 	encodeOptions = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.WithMarshalers(json.MarshalToFunc(writeNumber)))

@@ -288,7 +288,7 @@ func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
 
 // TestWhatBelongsToProtobufIsNotLookedAt: other goroutines may be making it.
 func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
-	if reachesInterface(reflect.TypeFor[protoimpl.MessageState](), true, map[reach]bool{}) {
+	if reaches(reflect.TypeFor[protoimpl.MessageState](), isInterface) {
 		t.Error("the state of a message is looked at")
 	}
 	for _, v := range []any{durationpb.New(1), itself(nil)} {

@@ -223,8 +223,8 @@ func (b *secretBuilder) formsOf(set []reflect.Type) (forms forms) {
 		switch {
 		case !EncodesItself(t):
 			forms |= formsOf(t)
-		case hasMarks(t, map[reflect.Type]bool{}),
-			len(b.dynamic) > 0 && reachesInterface(t, true, map[reach]bool{}):
+		case reaches(t, hasMarks),
+			len(b.dynamic) > 0 && reaches(t, isInterface):
 			forms |= formsOf(t)
 			explained &= formsOf(t)
 		default:
@@ -250,23 +250,7 @@ func formsOf(t reflect.Type) forms {
 	return scalarForm
 }
 
-// hasMarks reports whether a field in a type is marked, whether it is in its JSON or not.
-func hasMarks(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return hasMarks(t.Elem(), seen)
-	case reflect.Map:
-		return hasMarks(t.Key(), seen) || hasMarks(t.Elem(), seen)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if IsSecret(f) || hasMarks(f.Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
+// hasMarks reports whether a field of a type is marked, whether it is in its JSON or not.
+func hasMarks(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(slices.Collect(t.Fields()), IsSecret)
 }

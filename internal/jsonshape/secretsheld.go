@@ -3,7 +3,6 @@ package jsonshape
 import (
 	"reflect"
 	"slices"
-	"strings"
 	"unsafe"
 )
 
@@ -16,7 +15,7 @@ func SecretsOfValue(value any) (*Secrets, error) {
 	}
 	t := reflect.TypeOf(value)
 	var held []reflect.Type
-	if reachesInterface(t, true, map[reach]bool{}) {
+	if reaches(t, isInterface) {
 		held = heldIn(reflect.ValueOf(value))
 	}
 	if !slices.ContainsFunc(held, hasSecrets) {
@@ -33,46 +32,11 @@ func hasSecrets(t reflect.Type) bool {
 
 // MayHoldSecrets reports whether documents that are decoded into a type may put values with secrets into interfaces:
 // only a type that decodes itself can.
-func MayHoldSecrets(t reflect.Type) bool { return reachesInterface(t, false, map[reach]bool{}) }
-
-// reach is a type, and whether what is in it counts.
-type reach struct {
-	t      reflect.Type
-	counts bool
+func MayHoldSecrets(t reflect.Type) bool {
+	return reaches(t, func(t reflect.Type) bool { return DecodesItself(t) && reaches(t, isInterface) })
 }
 
-// reachesInterface reports whether values of a type have interfaces in them that count: all, or those in a type that
-// decodes itself. Fields that are not exported count, too: a method may write them.
-func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
-	counts = counts || DecodesItself(t)
-	at := reach{t, counts}
-	if seen[at] || isOfProtobuf(t) {
-		return false
-	}
-	seen[at] = true
-	switch t.Kind() {
-	case reflect.Interface:
-		return counts
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return reachesInterface(t.Elem(), counts, seen)
-	case reflect.Map:
-		return reachesInterface(t.Key(), counts, seen) || reachesInterface(t.Elem(), counts, seen)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if reachesInterface(f.Type, counts, seen) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isOfProtobuf reports whether a type is internal to protobuf. Each generated message has a pointer to the description
-// of its type, which all messages share, and which is made while others read it, so that looking at it is a race. It
-// has interfaces, and nothing of a document.
-func isOfProtobuf(t reflect.Type) bool {
-	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf/internal/")
-}
+func isInterface(t reflect.Type) bool { return t.Kind() == reflect.Interface }
 
 // isGuarded reports whether a struct has something of package sync or sync/atomic in it, or is of one of them. What is
 // not exported in it may be changed by others while it is looked at, which is a race, and ends the process if it is a
@@ -160,7 +124,7 @@ func (h *holder) holds(t reflect.Type) {
 func (h *holder) mayHold(t reflect.Type) bool {
 	may, known := h.reaches[t]
 	if !known {
-		may = reachesInterface(t, true, map[reach]bool{})
+		may = reaches(t, isInterface)
 		h.reaches[t] = may
 	}
 	return may

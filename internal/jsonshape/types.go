@@ -6,6 +6,7 @@ import (
 	stdjson "encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 )
@@ -64,4 +65,41 @@ func structOf(t reflect.Type) reflect.Type {
 		return nil
 	}
 	return t
+}
+
+// reaches reports whether a type, or one that values of it have in them, is what is asked for. Fields that are no
+// members count: a method may encode or decode them.
+func reaches(t reflect.Type, is func(reflect.Type) bool) bool {
+	seen := map[reflect.Type]bool{}
+	var look func(t reflect.Type) bool
+	look = func(t reflect.Type) bool {
+		if seen[t] || isOfProtobuf(t) {
+			return false
+		}
+		seen[t] = true
+		if is(t) {
+			return true
+		}
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			return look(t.Elem())
+		case reflect.Map:
+			return look(t.Key()) || look(t.Elem())
+		case reflect.Struct:
+			for f := range t.Fields() {
+				if look(f.Type) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return look(t)
+}
+
+// isOfProtobuf reports whether a type is internal to protobuf. Each generated message has a pointer to the description
+// of its type, which all messages share, and which is made while others read it, so that looking at it is a race. It
+// has interfaces, and nothing of a document.
+func isOfProtobuf(t reflect.Type) bool {
+	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf/internal/")
 }

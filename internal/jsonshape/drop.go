@@ -16,8 +16,7 @@ func (f *Secrets) Drop(document []byte) ([]byte, error) {
 		if n == nil {
 			continue
 		}
-		d := jsontext.NewDecoder(bytes.NewReader(document),
-			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		d := decoder(document)
 		var out bytes.Buffer
 		if err := n.copyUnlessSecret(d, &out); err != nil {
 			return nil, fmt.Errorf("leave out its secret fields: it is no valid JSON at byte %d", d.InputOffset())
@@ -25,6 +24,22 @@ func (f *Secrets) Drop(document []byte) ([]byte, error) {
 		document = out.Bytes()
 	}
 	return document, nil
+}
+
+// DropMember returns a document without a member.
+func DropMember(document []byte, name string) ([]byte, error) {
+	out := bytes.NewBufferString("{")
+	d := decoder(document)
+	err := objectMembers(d, func(is string, quoted jsontext.Value) error {
+		value, err := d.ReadValue()
+		if is != name {
+			begin(out, 1, quoted)
+			out.Write(value)
+		}
+		return err
+	})
+	out.WriteByte('}')
+	return out.Bytes(), err
 }
 
 // copy copies the next value, without what is secret in it.
