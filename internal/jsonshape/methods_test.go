@@ -55,6 +55,21 @@ type (
 	key struct {
 		Password string `nagi:"secret"`
 	}
+	// Sealed is embedded by its name.
+	Sealed struct {
+		value string `nagi:"secret"`
+	}
+	open struct {
+		Sealed
+		Name string `json:"name"`
+	}
+	// Unshown leaves a secret out of its JSON.
+	Unshown struct {
+		Secret string `json:"-" nagi:"secret"`
+		Name   string `json:"name"`
+	}
+	// showing writes what it embeds.
+	showing  struct{ Unshown }
 	promoted struct {
 		sealed
 		Name string `json:"name"`
@@ -81,6 +96,12 @@ func (a aliased) MarshalJSON() ([]byte, error) {
 func (c closed) MarshalJSON() ([]byte, error) { return json.Marshal(c.login) }
 
 func (s sealed) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
+
+func (s Sealed) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
+
+func (s showing) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"name": s.Name, "shown": s.Secret})
+}
 
 func (l logins) MarshalJSON() ([]byte, error) {
 	if l == nil {
@@ -111,7 +132,9 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 			A map[key]string
 			B int
 		}{map[key]string{{"s3cr3t"}: "a"}, 1}, `{"B":1}`},
-		"the method of what is embedded": {struct{ A promoted }{promoted{sealed{"s3cr3t"}, "n"}}, `{}`},
+		"the method of what is embedded":           {struct{ A promoted }{promoted{sealed{"s3cr3t"}, "n"}}, `{}`},
+		"the method of what is embedded, exported": {struct{ A open }{open{Sealed{"s3cr3t"}, "n"}}, `{}`},
+		"what an embedded struct leaves out":       {struct{ A showing }{showing{Unshown{"s3cr3t", "n"}}}, `{"A":{"name":"n"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document, err := json.Marshal(test.value)

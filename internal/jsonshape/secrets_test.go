@@ -185,6 +185,16 @@ func TestAMisspeltTagIsAnError(t *testing.T) {
 	if _, err := SecretsOf(reflect.TypeFor[[]wrong]()); err == nil || !strings.Contains(err.Error(), `only nagi:"secret"`) {
 		t.Error(err)
 	}
+	type Inside struct {
+		Name string `json:"-" nagi:"secrets"`
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[struct{ Inside }](), reflect.TypeFor[struct{ In []struct{ *Inside } }](),
+	} {
+		if _, err := SecretsOf(of); err == nil || !strings.Contains(err.Error(), "Name") {
+			t.Errorf("%v: %v", of, err)
+		}
+	}
 }
 
 func TestWhatHasNoSecretsCostsNothing(t *testing.T) {

@@ -111,38 +111,39 @@ func (b *secretBuilder) node(opaque bool, of ...reflect.Type) *secretNode {
 // addFields adds what the fields of a struct are in JSON, by any package.
 func addFields(t reflect.Type, named map[string]*parts, rest *parts) {
 	for _, d := range dialects {
-		for _, m := range d.shapeOf(t).written() {
-			of := m.Field.Type
-			if m.place != asRest {
+		for _, m := range d.shapeOf(t).fields() {
+			switch of := m.Field.Type; {
+			case m.hidden:
+			case m.place != asRest:
 				if named[m.Name] == nil {
 					named[m.Name] = &parts{}
 				}
 				named[m.Name].add(of, m.secret)
-				continue
+			default:
+				if of = PointedOr(of); of.Kind() == reflect.Map {
+					of = of.Elem()
+				}
+				rest.add(of, m.secret)
 			}
-			if of = PointedOr(of); of.Kind() == reflect.Map {
-				of = of.Elem()
-			}
-			rest.add(of, m.secret)
 		}
 	}
 }
 
 // addHidden adds the fields that are in no JSON, but that a method may write.
 func addHidden(t reflect.Type, hidden *parts) {
-	for f := range t.Fields() {
-		if f.Tag.Get("json") == "-" || !f.IsExported() {
-			hidden.add(f.Type, IsSecret(f))
-		}
+	for _, m := range Of(t).Left {
+		hidden.add(m.Field.Type, m.secret)
 	}
 }
 
 func (b *secretBuilder) checkTags(t reflect.Type) {
-	for f := range t.Fields() {
-		tag, ok := f.Tag.Lookup(tagName)
-		if ok && tag != marked && b.err == nil {
-			b.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
-				f.Name, t, tagName, tag, tagName, marked)
+	for _, m := range Of(t).fields() {
+		for _, f := range append(slices.Clip(m.Through), m.Field) {
+			tag, ok := f.Tag.Lookup(tagName)
+			if ok && tag != marked && b.err == nil {
+				b.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
+					f.Name, t, tagName, tag, tagName, marked)
+			}
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Member struct {
 	place  place
 	tagged bool // the tag has its name
 	secret bool // it is marked, or is in what is marked
-	tied   bool // it is no member because of another one that has the same rank, or both take the rest
+	hidden bool // it is in no document; of others that are no members it is in doubt
 }
 
 // ByPointer reports whether a struct on the way to the field is embedded by a pointer, which may be nil.
@@ -73,18 +73,13 @@ func folds(member, name string, caseStrict bool) bool {
 	return !caseStrict && strings.EqualFold(member, name)
 }
 
-// written are the fields that may be in a document. Of those that are tied one may be.
-func (s *Shape) written() []Member {
-	written := slices.Clone(s.Members)
-	for _, m := range s.Left {
-		if m.tied {
-			written = append(written, m)
-		}
-	}
+// fields are all of the struct, and of those that are embedded in it.
+func (s *Shape) fields() []Member {
+	fields := slices.Concat(s.Members, s.Left)
 	if s.Rest != nil {
-		written = append(written, *s.Rest)
+		fields = append(fields, *s.Rest)
 	}
-	return written
+	return fields
 }
 
 // shapes are the results of shapeOf, which are the same each time.
@@ -153,7 +148,7 @@ func newShape(fields []Member) *Shape {
 		leads := m.place != asNothing && m.rank() == first[m.Name]
 		switch {
 		case !leads || count[m.Name] > 1:
-			m.tied = leads || m.place == asRest
+			m.hidden = !leads && m.place != asRest
 			s.Left = append(s.Left, m)
 		case m.place == asRest:
 			s.Rest = &m
