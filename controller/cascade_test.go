@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -239,7 +239,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 				if deleted.Add(1) == 1 {
 					must(t, other.Create(ctx, siteWithPages("home", owned)))
 					natstest.Eventually(t, "the cache shows it", func() bool {
-						return c.engine.Inside().Primary.Exists("home")
+						return sites.Informer().Exists("home")
 					})
 				}
 				return err
@@ -279,7 +279,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 			slow.onDelete = func(_ string, remove func() error) error {
 				if deleted.Add(1) == 1 {
 					must(t, sites.Create(ctx, siteWithPages("home", owned)))
-					time.Sleep(teardown.AbsenceTrusted + time.Millisecond) // the leader's answer is old
+					time.Sleep(deletes.LeaderTrusted + time.Millisecond) // the leader's answer is old
 				}
 				return remove()
 			}

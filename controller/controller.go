@@ -8,7 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -68,7 +68,7 @@ func writesRecords[T entity.IEntity](primary entity.IEntityClient[T], o engine.O
 	if o.WithoutTeardown {
 		return nil
 	}
-	if err := primary.Records().ReadOnly(); err != nil {
+	if err := primary.EnginePort().Records().ReadOnly(); err != nil {
 		return fmt.Errorf("a controller writes the records of its primary: give its client a StatusBucket of its own, "+
 			"or run the controller where the records can be written: %w", err)
 	}
@@ -135,7 +135,7 @@ func (c *Controller[T]) LastKnown(ctx context.Context, key string) (T, error) {
 // labels and annotations. It writes nothing to a server. The id is known once Run has begun, so call it inside a
 // reconcile. CreateOrUpdate and the handles of package kube call it for you. With [WithOwnerProof] use SetProvenOwner.
 func (c *Controller[T]) SetOwner(obj metav1.Object, key string) {
-	c.engine.SetOwner(obj, key, ownerproof.Resource{})
+	c.engine.SetOwner(obj, key, owner.Resource{})
 }
 
 // Instance returns the id of this installation; "" before Run has begun. Mark with it what a reconciler creates behind

@@ -41,11 +41,15 @@
 // or with another one, is not taken over, neither in NATS nor in Kubernetes: see [ResourceExistsError] and
 // [AlreadyOwnedError]. [WithAdopt] and [WithHandOverFrom] take it.
 //
-// The runtime deletes carefully: only objects of this installation, only after all caches have synced, and only after a
-// live read has confirmed that the owner is gone; for [WithPrune], that it is there as it was reconciled. A delete is
-// inferred where nobody saw it, only the absence. Before inferred deletes stands the brake. It engages if more than
-// half of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then
-// nothing is deleted until [Controller.ReleaseBrake]. What is owned carries a revision of its owner's document,
+// Three ways lead to a delete: the cascade deletes what a primary that is gone still owns, the sweep what names a
+// primary without a record, and the prune ([WithPrune]) what a reconcile no longer wants. Before each object stands one
+// guard. The term leads. The cache and the leader agree that the primary is gone, or, for a prune, there as it was
+// reconciled. The source has synced and shows no older state than its server has. The object is for certain that
+// primary's: kind, key, installation, proof and namespace. The delete is evidenced, or the brake lets it go.
+//
+// A delete is evidenced if this process saw it; any other is inferred from absence. The brake engages if more than half
+// of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then it lets
+// nothing go until [Controller.ReleaseBrake]. What is owned carries a revision of its owner's document,
 // [entity.OwnerRevisionAnnotation]. One that the stream has not reached shows that the stream was restored to an
 // earlier state. docs/restoring.md in the repository has the procedure.
 //

@@ -3,22 +3,21 @@ package controller
 import (
 	"errors"
 
-	"github.com/nagi-runtime/nagi/internal/attempts"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 )
 
 // Observer is told of each reconcile, just before it begins and when it has ended; see WithObserver.
-type Observer = attempts.Observer
+type Observer = engine.AttemptObserver
 
 // Beginning is a reconcile that is about to begin, Ending one that has ended. Cause is a write that made the key due,
 // of which a CauseTaker is told. A RunObserver is told of Run.
 type (
-	Beginning   = attempts.Beginning
-	Ending      = attempts.Ending
-	Cause       = attempts.Cause
-	CauseTaker  = attempts.CauseTaker
-	RunObserver = attempts.RunObserver
+	Beginning   = engine.Beginning
+	Ending      = engine.Ending
+	Cause       = engine.Cause
+	CauseTaker  = engine.CauseTaker
+	RunObserver = engine.RunObserver
 )
 
 // Attacher is an Observer that New tells whom it observes: the controller's name, and how to read its Stats.

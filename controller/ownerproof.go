@@ -6,7 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -45,7 +45,7 @@ import (
 // resource of its objects. The Kumori API has no such option: it never deletes by itself.
 func WithOwnerProof(secrets ...[]byte) Option {
 	return func(o *engine.Options) error {
-		made, err := ownerproof.New(secrets...)
+		made, err := owner.NewSecrets(secrets...)
 		if err != nil {
 			return fmt.Errorf("WithOwnerProof: %w", err)
 		}
@@ -59,14 +59,14 @@ func WithOwnerProof(secrets ...[]byte) Option {
 }
 
 // ProofResource is where an object is that SetProvenOwner proves: ProofOfBucket or ProofOfKube.
-type ProofResource = ownerproof.Resource
+type ProofResource = owner.Resource
 
 // ProofOfBucket is for entities in a bucket of NATS.
-func ProofOfBucket(bucket string) ProofResource { return ownerproof.Bucket(bucket) }
+func ProofOfBucket(bucket string) ProofResource { return owner.ResourceOfBucket(bucket) }
 
 // ProofOfKube is for objects of a resource of Kubernetes. They are the same in all versions of it.
 func ProofOfKube(resource schema.GroupResource) ProofResource {
-	return ownerproof.Kube(resource.Group, resource.Resource)
+	return owner.ResourceOfKube(resource.Group, resource.Resource)
 }
 
 // SetProvenOwner is SetOwner with the proof that [WithOwnerProof] wants, for an object that is written without

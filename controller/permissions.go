@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/rbac"
-	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Permissions is what a controller needs, with all its sources. NATS() prints that for NATS, and ClusterRole that for
@@ -16,17 +16,17 @@ type Permissions struct {
 	entity.PermissionSet
 	// Kubernetes are the rules for the resources of the Kubernetes sources.
 	Kubernetes []KubernetesRule
-	// Unknown names the Kubernetes sources whose resource nobody knows: they have no deleter that knows it. Their
+	// Unknown names the Kubernetes sources whose resource is unknown: they have no deleter that knows it. Their
 	// informers need list and watch.
 	Unknown []string
 }
 
 // KubernetesRule is a rule of a Role or ClusterRole, as rbacv1.PolicyRule is.
-type KubernetesRule = rbac.Rule
+type KubernetesRule = kubeapi.Rule
 
 // ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it
 // a Role.
-func (p Permissions) ClusterRole(name string) string { return rbac.ClusterRole(name, p.Kubernetes) }
+func (p Permissions) ClusterRole(name string) string { return kubeapi.ClusterRole(name, p.Kubernetes) }
 
 // Permissions returns what the controller itself needs: to read the primaries, to read and write its status bucket, to
 // read what it watches, and to read and write what it owns. What the reconciler does beside that is yours to add (see
@@ -35,8 +35,8 @@ func (p Permissions) ClusterRole(name string) string { return rbac.ClusterRole(n
 //
 // The default prefix of the inbox is "_INBOX_controller"; see [entity.WithInboxPrefix].
 func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permissions, error) {
-	if connected, ok := c.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		opts = append([]entity.PermissionOption{entity.WithAPIOf(connected.JetStream())}, opts...)
+	if js := c.client.EnginePort().JetStream(); js != nil {
+		opts = append([]entity.PermissionOption{entity.WithAPIOf(js)}, opts...)
 	}
 	opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
 	set, err := entity.Permissions(c.client.Config(), entity.RoleController, opts...)
@@ -61,23 +61,19 @@ func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permission
 // add adds what a source needs, other than that of the primaries, or what runs beside the reconciles.
 func (p *Permissions) add(s any, opts []entity.PermissionOption) error {
 	switch s := s.(type) {
-	case interface {
-		Rights(...entity.PermissionOption) (entity.PermissionSet, error)
-	}:
+	case source.NeedsRights:
 		set, err := s.Rights(opts...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 		p.PermissionSet = p.Join(set)
-	case interface {
-		Access() (schema.GroupVersionResource, []string, bool)
-	}:
+	case *kubesource.Source:
 		resource, verbs, ok := s.Access()
 		if !ok {
 			p.Unknown = append(p.Unknown, fmt.Sprint(s))
 			return nil
 		}
-		p.Kubernetes = rbac.Add(p.Kubernetes, resource.GroupResource(), verbs)
+		p.Kubernetes = kubeapi.AddRule(p.Kubernetes, resource.GroupResource(), verbs)
 	}
 	return nil
 }

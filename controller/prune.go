@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 )
@@ -53,7 +53,7 @@ func KeepKube(ctx context.Context, informer cache.SharedIndexInformer, keys ...s
 }
 
 func keep(ctx context.Context, place source.Place, keys []string) {
-	if r, ok := current.Of(ctx); ok {
+	if r, ok := reconcilectx.Of(ctx); ok {
 		r.Keep(place, keys...)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -19,7 +19,7 @@ import (
 // use both for one object. SetStatus does not change obj's resourceVersion or status revision: read obj anew in each
 // reconcile.
 //
-// If somebody else has updated the status since obj was read, theirs stays. The outcome is then Retrying, and the
+// If another writer has updated the status since obj was read, theirs stays. The outcome is then Retrying, and the
 // primary is reconciled again, with a backoff of its own until a status is written. The same happens if the record is
 // too large with the status. Where nothing is recorded, which is WithoutTeardown and the reconcile of a delete,
 // SetStatus writes at once and returns the errors of UpdateStatus.
@@ -29,7 +29,7 @@ import (
 // concurrently. A SyncHandler of the Kumori API calls it with ControllerRuntime.Context; its other handlers have no
 // such context, and use UpdateStatus.
 func SetStatus(ctx context.Context, obj entity.IEntity) error {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return fmt.Errorf("set the status of %q: this is no reconcile's context; use the client's UpdateStatus, "+
 			"or in a unit test a Runner of package test/reconciletest", source.ObjectKey(obj))

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -257,7 +257,7 @@ func TestTheCascadeDeletesKubernetesObjectsThroughTheDeleter(t *testing.T) {
 			}
 		}
 		// Once for each, and again where the cache is late: after a while, or when it shows that the other is gone.
-		most := 4 + 2*int(time.Since(began)/teardown.CheckInterval)
+		most := 4 + 2*int(time.Since(began)/lifecycle.CheckInterval)
 		if n := int(c.Stats().Cascaded); n < 2 || n > most || n != len(asked) {
 			t.Errorf("%d deletes counted, the deleter was asked %d times, want 2 to %d", n, len(asked), most)
 		}

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -37,7 +37,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) garbage(ctx context.Context, s
 	slow := time.AfterFunc(r.garbageSlow(), func() { r.reportGarbage(ctx, done) })
 	go func() {
 		if err := guard.Call(func() error { r.customController().GarbageSecondaries(); return nil }); err != nil {
-			foreign.Logger(klog.FromContext(ctx)).Error(err, "GarbageSecondaries panicked; it is called again")
+			printable.Logger(klog.FromContext(ctx)).Error(err, "GarbageSecondaries panicked; it is called again")
 		}
 		r.setSweep(nil)
 		<-r.collecting // before anybody learns of the end, who may look whether a call still runs

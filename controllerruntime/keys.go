@@ -7,10 +7,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	ops "github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +80,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) control
 
 // Context returns, inside SyncHandler, the context of this sync. It carries the logger, and ends when the controller
 // has to stop. With it controller.CreateOrUpdate, controller.SetStatus and the handles of package kube write for this
-// key, as in a reconcile. A write under another context counts as somebody else's: the next sync does not wait until
+// key, as in a reconcile. A write under another context counts as another writer's: the next sync does not wait until
 // the caches show it, and a sync that wakes itself by it is not noticed. For a key that is not synced now it returns
 // context.Background().
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {
@@ -109,7 +109,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Event(
 	events := r.recorder
 	r.mu.Unlock()
 	if events == nil {
-		foreign.Logger(klog.Background()).V(2).Info("Event outside of Run, dropped",
+		printable.Logger(klog.Background()).V(2).Info("Event outside of Run, dropped",
 			"controller", r.name, "reason", reason, "message", message)
 		return
 	}
@@ -129,7 +129,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) HandleSecondary(obj any) {
 	} else {
 		var err error
 		if _, key, err = r.decompose(obj); err != nil {
-			foreign.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
+			printable.Logger(klog.Background()).Error(err, "Secondary ignored", "controller", r.name)
 			return
 		}
 	}

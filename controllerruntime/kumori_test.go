@@ -12,7 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/backoff"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
@@ -110,13 +110,13 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		natstest.Eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
 		natstest.Eventually(t, "the failures are forgotten", func() bool {
-			return c.engine.Inside().Keys.Of("home").Failures == 0 && c.Stats().Failing == 0
+			return c.engine.Explainer().Explain("home").Failures == 0 && c.Stats().Failing == 0
 		})
 		r.halt()
 
 		// The delay after failure n is at least 2^(n-1) times the smallest.
 		for n := 1; n <= failures; n++ {
-			if got, least := at[n].Sub(at[n-1]), backoff.DefaultMin<<(n-1); got < least {
+			if got, least := at[n].Sub(at[n-1]), retry.DefaultMin<<(n-1); got < least {
 				t.Errorf("attempt %d came %v after the one before, want at least %v", n+1, got, least)
 			}
 		}

@@ -1,6 +1,6 @@
 package controllerruntime
 
-import "github.com/nagi-runtime/nagi/internal/ownerproof"
+import "github.com/nagi-runtime/nagi/internal/owner"
 
 // RequireInstance has secondaries that name no installation taken for another installation's: HandleSecondary and
 // DecomposeKubeSecondaryResource find no owner for them, and GarbageSecondaries leaves them. Without it they count as
@@ -20,4 +20,4 @@ type everywhere struct{}
 func (everywhere) AnyNamespace() bool { return true }
 
 // Resource implements owner.Source. This API wants no proofs.
-func (everywhere) Resource() ownerproof.Resource { return ownerproof.Resource{} }
+func (everywhere) Resource() owner.Resource { return owner.Resource{} }

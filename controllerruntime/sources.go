@@ -9,7 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
@@ -92,7 +91,7 @@ type role struct {
 
 // takes reports whether a slot is a source: it is not empty, and no slot before it has the same.
 func (r *role) takes(filling any) bool {
-	same := func(other any) bool { return checks.Same(filling, other) }
+	same := func(other any) bool { return engine.SameClient(filling, other) }
 	if guard.IsNil(filling) || slices.ContainsFunc(r.filled, same) {
 		return false
 	}

@@ -3,8 +3,7 @@ package entity
 import (
 	"fmt"
 
-	"github.com/nagi-runtime/nagi/internal/kvsubjects"
-	"github.com/nagi-runtime/nagi/internal/natsversion"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -22,9 +21,9 @@ type bucketCheck struct {
 // checkBucket checks the settings of a bucket. connected is the version of the server that the client is connected to.
 func checkBucket(s jetstream.StreamConfig, cfg Config, name, connected string) (problems, warnings []string) {
 	c := bucketCheck{StreamConfig: s, name: name, stream: "KV_" + name, records: name != cfg.Bucket}
-	if natsversion.Before(connected, natsversion.TTLs) {
+	if kvstream.VersionBefore(connected, kvstream.TTLs) {
 		c.newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s",
-			natsversion.TTLs, connected)
+			kvstream.TTLs, connected)
 	}
 	c.checkSubjects()
 	c.checkRemovals()
@@ -48,7 +47,7 @@ func (c *bucketCheck) copies() bool {
 
 func (c *bucketCheck) checkSubjects() {
 	subject := subjectsPerBucket + c.name + ".>"
-	found, err := kvsubjects.Find(c.name, kvsubjects.Of(c.StreamConfig))
+	found, err := kvstream.FindDocuments(c.name, kvstream.StreamOf(c.StreamConfig))
 	switch t := c.SubjectTransform; {
 	case t != nil && c.Mirror == nil && t.Source != t.Destination:
 		c.bad("its subject transform stores what is written to %q as %q, so that no such key is where it was written; "+

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/nostream"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -115,7 +115,7 @@ func (c Config) notCreated(name string, err error) error {
 	if !c.hasStatus() {
 		needs = "this bucket is missing"
 	}
-	return nostream.Asked{
+	return kvstream.Asked{
 		MaxBytesField: "Config." + field, ReplicasField: "Config.Replicas", PlacementField: "Config.Placement",
 		MaxBytes: size, Replicas: c.Replicas, Placement: c.Placement, Needs: needs,
 	}.Explain(err)
@@ -142,8 +142,9 @@ func (c Config) differing(s jetstream.StreamConfig, name string) string {
 	differs(c.Replicas > 1 && s.Replicas != c.Replicas, "Replicas", fmt.Sprint(s.Replicas), fmt.Sprint(c.Replicas))
 	differs(c.Storage != jetstream.FileStorage && s.Storage != c.Storage,
 		"Storage", s.Storage.String(), c.Storage.String())
-	want := nostream.Place(c.Placement)
-	differs(want != "none" && nostream.Place(s.Placement) != want, "Placement", nostream.Place(s.Placement), want)
+	want := kvstream.PlaceName(c.Placement)
+	has := kvstream.PlaceName(s.Placement)
+	differs(want != "none" && has != want, "Placement", has, want)
 	differs(c.Compression != jetstream.NoCompression && s.Compression != c.Compression,
 		"Compression", s.Compression.String(), c.Compression.String())
 	if len(all) == 0 {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -92,7 +92,7 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 
 func logWarnings(ctx context.Context, kind string, warnings []string) {
 	for _, warning := range warnings {
-		foreign.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better",
+		printable.Logger(klog.FromContext(ctx)).Info("Bucket settings could be better",
 			"kind", kind, "warning", warning)
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/notify"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,40 +19,40 @@ import (
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
 // statusError makes an error that is shown to others than who wrote what it is about: its text is cleaned and bounded.
-// args that are foreign and part of a sentence are foreign.Quoted, so that a long one leaves room for the rest.
+// args that are foreign and part of a sentence are printable.Quoted, so that a long one leaves room for the rest.
 func statusError(code int32, reason metav1.StatusReason, kind, key, format string, args ...any) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    code,
 		Reason:  reason,
-		Message: foreign.Message(fmt.Sprintf(format, args...)),
-		Details: &metav1.StatusDetails{Kind: kind, Name: foreign.Text(key)},
+		Message: printable.Message(fmt.Sprintf(format, args...)),
+		Details: &metav1.StatusDetails{Kind: kind, Name: printable.Text(key)},
 	}}
 }
 
 func newNotFound(kind, bucket, key string) error {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, kind, key,
-		"%s %s not found in bucket %q", kind, foreign.Quote(key), bucket)
+		"%s %s not found in bucket %q", kind, printable.Quote(key), bucket)
 }
 
 func newAlreadyExists(kind, bucket, key string, revision uint64) error {
 	return statusError(http.StatusConflict, metav1.StatusReasonAlreadyExists, kind, key,
-		"%s %s already exists in bucket %q at revision %d", kind, foreign.Quote(key), bucket, revision)
+		"%s %s already exists in bucket %q at revision %d", kind, printable.Quote(key), bucket, revision)
 }
 
 func newConflict(kind, bucket, key, why string) error {
 	return statusError(http.StatusConflict, metav1.StatusReasonConflict, kind, key,
 		"writing %s %s in bucket %q: %s; read it again and apply your change to that",
-		kind, foreign.Quote(key), bucket, why)
+		kind, printable.Quote(key), bucket, why)
 }
 
 func newInvalid(kind, bucket, key, path, why string) error {
-	shown, why := foreign.Text(key), foreign.Message(why)
+	shown, why := printable.Text(key), printable.Message(why)
 	err := apierrors.NewInvalid(schema.GroupKind{Kind: kind}, shown, field.ErrorList{{
 		Type: field.ErrorTypeInvalid, Field: path, BadValue: shown, Detail: why,
 	}})
-	err.ErrStatus.Message = foreign.Message(
-		fmt.Sprintf("%s %s of bucket %q is invalid: %s: %s", kind, foreign.Quote(key), bucket, path, why))
+	err.ErrStatus.Message = printable.Message(
+		fmt.Sprintf("%s %s of bucket %q is invalid: %s: %s", kind, printable.Quote(key), bucket, path, why))
 	return err
 }
 
@@ -59,7 +60,7 @@ func newTooLarge(kind, bucket, key string, size, limit int, what string) error {
 	return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, kind, key,
 		"%s of %s %s for bucket %q has %d bytes, at most %d are taken: "+
 			"make it smaller, or raise max_payload of the server and Config.MaxDocumentBytes",
-		what, kind, foreign.Quote(key), bucket, size, limit)
+		what, kind, printable.Quote(key), bucket, size, limit)
 }
 
 func newUnavailable(kind, key, format string, args ...any) error {
@@ -73,13 +74,13 @@ type unknownOutcome struct {
 }
 
 func newUnknownOutcome(bucket, natsKey string, cause error) error {
-	return &unknownOutcome{
+	return notify.Because(notify.Reason(cause), &unknownOutcome{
 		StatusError: statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "", natsKey,
 			"writing key %s of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
 				"(outcome unknown); read the key before you write it again: %v",
-			foreign.Quote(natsKey), bucket, cause),
+			printable.Quote(natsKey), bucket, cause),
 		cause: cause,
-	}
+	})
 }
 
 func (e *unknownOutcome) Is(target error) bool { return target == ErrOutcomeUnknown }

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -128,7 +128,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 // recordInvalid reports an unreadable record as an error of its bucket. Hooks.Invalid is for documents only.
 func (g *generation[T]) recordInvalid(e natsinformer.Entry, err error) {
 	key := g.client.keys.display(e.Key)
-	err = foreign.Error(fmt.Errorf("record of %s %s: %s", g.client.cfg.Kind, foreign.Quote(key),
+	err = printable.Error(fmt.Errorf("record of %s %s: %s", g.client.cfg.Kind, printable.Quote(key),
 		g.client.records.unreadableText(e.Key, e.Revision, err)))
 	g.recordNews(func() {
 		if _, known := g.health.unreadable.get(key); !known { // another revision of it is no news
@@ -151,7 +151,7 @@ func (g *generation[T]) recordNews(change func()) {
 func (g *generation[T]) run() {
 	g.ctx, g.cancel = context.WithCancel(
 		klog.NewContext(context.Background(),
-			foreign.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
+			printable.Logger(klog.Background()).WithValues("kind", g.client.cfg.Kind)))
 	g.client.async.hold()
 	g.began = time.Now()
 	g.running.Store(true)

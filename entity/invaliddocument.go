@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -51,20 +51,20 @@ func WhyInvalid(err error) InvalidDocument {
 		return InvalidDocument{}
 	}
 	if f, ok := errors.AsType[*flaw](err); ok {
-		return InvalidDocument{Path: f.path, Line: f.line, Column: f.column, Reason: foreign.Message(f.why)}
+		return InvalidDocument{Path: f.path, Line: f.line, Column: f.column, Reason: printable.Message(f.why)}
 	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
-		return InvalidDocument{Reason: foreign.Message(err.Error())}
+		return InvalidDocument{Reason: printable.Message(err.Error())}
 	}
 	// The text of the whole error names bucket and key, which are known where the record is.
 	cause := status.ErrStatus.Details.Causes[0]
-	why := InvalidDocument{Reason: foreign.Message(cause.Message)}
+	why := InvalidDocument{Reason: printable.Message(cause.Message)}
 	if _, detail, ok := strings.Cut(status.ErrStatus.Message, " is invalid: "+cause.Field+": "); ok {
-		why.Reason = foreign.Message(detail)
+		why.Reason = printable.Message(detail)
 	}
 	if cause.Field != wholeDocument {
-		why.Path = foreign.Text(cause.Field)
+		why.Path = printable.Text(cause.Field)
 	}
 	return why
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -75,7 +75,7 @@ func (c *Client[T]) askOddity(ctx context.Context, d *draft[T], revision uint64)
 		return nil, fmt.Errorf("what is written over must be read, to keep its TTL and the members that %v does not "+
 			"know: %w", c.codec.elem, err)
 	}
-	if last.live() == nil || last.Revision != revision || answers.Is(last.Header, last.Value) {
+	if last.live() == nil || last.Revision != revision || kvstream.IsReply(last.Header, last.Value) {
 		return nil, nil
 	}
 	_, odd, _ := c.codec.read(d.natsKey, revision, last.Value, true) // of what does not decode no member is kept

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -81,7 +81,7 @@ func (k keyspace) display(natsKey string) string {
 	if _, err := k.toNATS(natsKey); err == nil {
 		return strconv.Quote(natsKey)
 	}
-	return foreign.Text(natsKey)
+	return printable.Text(natsKey)
 }
 
 // CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
+// wholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know, and the zeros that it writes out and T leaves out. The LastDocument of a record is made so.
 // Where those members have taken too much memory to be kept in it (64 MiB for all documents together), and in kinds
 // with secret fields, they are missing; of unknown ones Records.LastDocumentLacks finds that out. So are the secret
 // fields of what interfaces hold, which the type T does not tell of, and what a transform of the informer left out, see
 // WholeDocument.
-func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
+func (c *Client[T]) wholeDocumentOf(obj T) ([]byte, error) {
 	return c.wholeOf(obj, func() *oddity {
 		if !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
 			return nil
@@ -71,12 +71,10 @@ func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
 	return whole
 }
 
-// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something
-// (IsTransformed). Of those that the cache has read last, the client has the documents; for the others it asks the
-// leader. IsConflict if the document is at another revision by now, IsNotFound if there is none any more.
-func (c *Client[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
+// WholeDocument implements EnginePort.
+func (c enginePort[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
 	if !IsTransformed(obj) {
-		return c.WholeDocumentOf(obj)
+		return c.wholeDocumentOf(obj)
 	}
 	key, err := c.keys.of(obj)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 )
 
 // Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If somebody wrote in between, it applies
@@ -119,7 +119,7 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 func (c *Client[T]) patched(
 	key, natsKey string, last *stored, patch []byte,
 ) (d draft[T], odd *oddity, changed bool, err error) {
-	if answers.Is(last.Header, last.Value) {
+	if kvstream.IsReply(last.Header, last.Value) {
 		_, err = c.decodeStored(last.entry(natsKey), false)
 		return d, nil, false, err
 	}

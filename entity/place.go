@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/kvsubjects"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +17,9 @@ import (
 // place is where the stream of a bucket keeps its keys, and whether it takes writes. A mirror keeps them under the
 // subjects of its origin.
 type place struct {
-	prefix string               // of the subjects of the keys: "$KV.<bucket>."
-	found  kvsubjects.Documents // what the stream's configuration says
-	open   bool                 // the prefix is a guess, and no message has proved it
+	prefix string             // of the subjects of the keys: "$KV.<bucket>."
+	found  kvstream.Documents // what the stream's configuration says
+	open   bool               // the prefix is a guess, and no message has proved it
 	// readOnly says why the bucket takes no writes, and where to write; "" if it takes them.
 	readOnly string
 	brought  brought
@@ -64,7 +64,7 @@ func (b *bucket) prefix(ctx context.Context) (string, error) {
 
 // locate finds out where the stream keeps the keys.
 func (b *bucket) locate(ctx context.Context, s jetstream.StreamConfig) error {
-	found, err := kvsubjects.Find(b.name, kvsubjects.Of(s))
+	found, err := kvstream.FindDocuments(b.name, kvstream.StreamOf(s))
 	if err != nil {
 		return fmt.Errorf("bucket %q: %w", b.name, err)
 	}
@@ -104,7 +104,7 @@ func (b *bucket) prove(ctx context.Context, p *place) error {
 			return fmt.Errorf("reading what the stream %s keeps for bucket %q: the server answered without a message",
 				b.stream, b.name)
 		}
-		prefix, ok := kvsubjects.PrefixOf(answer.Message.Subject)
+		prefix, ok := kvstream.PrefixOf(answer.Message.Subject)
 		if !ok {
 			return fmt.Errorf("bucket %q: the stream %s keeps no documents of a bucket: %s, and what that has brought "+
 				"has the subject %s: copy a bucket, or name another one",
@@ -120,7 +120,7 @@ func (b *bucket) prove(ctx context.Context, p *place) error {
 // moved reports whether the stream keeps the keys elsewhere than when it was looked at. Then it looks again: an answer
 // that was asked for under the old subjects says nothing about a key.
 func (b *bucket) moved(ctx context.Context, s jetstream.StreamConfig) (bool, error) {
-	found, err := kvsubjects.Find(b.name, kvsubjects.Of(s))
+	found, err := kvstream.FindDocuments(b.name, kvstream.StreamOf(s))
 	if err == nil && found == b.place.Load().found {
 		return false, nil
 	}

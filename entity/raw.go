@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 )
 
 // GetRaw reads the bytes that a key holds, whatever they are, live from the leader of the stream. It is for a key to
@@ -40,8 +40,8 @@ func (b *bucket) getRaw(ctx context.Context, kind, natsKey string) (value []byte
 	if last.live() == nil {
 		return nil, last.revision(), newNotFound(kind, b.name, natsKey)
 	}
-	if answers.Is(last.Header, last.Value) {
-		return []byte(answers.Text), last.Revision, nil
+	if kvstream.IsReply(last.Header, last.Value) {
+		return []byte(kvstream.ReplyText), last.Revision, nil
 	}
 	return last.Value, last.Revision, nil
 }

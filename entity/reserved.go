@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +21,7 @@ const reservedKind = "reserved key"
 
 // GetReserved reads a reserved key of the status bucket live. name starts with "_nagi.". IsNotFound if there is none;
 // revision is then that of its delete marker, or 0 if it has none. What a server wrote there as an answer is recognised
-// by answers.Is: of a forwarded message, which has its mark in the headers, answers.Text is returned.
+// by kvstream.IsReply: of a forwarded message, which has its mark in the headers, kvstream.ReplyText is returned.
 func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, revision uint64, err error) {
 	if err := r.checkReserved(name); err != nil {
 		return nil, 0, err
@@ -83,8 +83,8 @@ func (o *reservedObject) DeepCopyObject() runtime.Object {
 // decodeReserved gives the value as GetReserved does.
 func decodeReserved(entry natsinformer.Entry) (runtime.Object, error) {
 	value := entry.Value
-	if answers.Is(entry.Header, value) {
-		value = []byte(answers.Text)
+	if kvstream.IsReply(entry.Header, value) {
+		value = []byte(kvstream.ReplyText)
 	}
 	return &reservedObject{
 		ObjectMeta: metav1.ObjectMeta{Name: entry.Key},

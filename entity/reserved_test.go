@@ -3,7 +3,7 @@ package entity_test
 import (
 	"testing"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
@@ -26,7 +26,7 @@ func TestAnAnswerInAReservedKeyIsToldByItsText(t *testing.T) {
 			must(t, js.Conn().PublishMsg(&request))
 			wantNow(t, "an answer is in "+name, func() bool {
 				value, _, err := records.GetReserved(ctx, name)
-				return err == nil && answers.Is(nil, value)
+				return err == nil && kvstream.IsReply(nil, value)
 			})
 		}
 	})

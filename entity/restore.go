@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // NotRestorableError says that a document is not put back, and why. Nothing was written.
@@ -33,9 +33,8 @@ func (o *oddity) expiring(expires int64) *oddity {
 	return o
 }
 
-// DocumentExpires returns when a revision of a document that this client has read expires by the TTL that its writer
-// has set, as Record.DocumentExpires has it; "" if it has none.
-func (c *Client[T]) DocumentExpires(key string, revision uint64) string {
+// DocumentExpires implements EnginePort.
+func (c enginePort[T]) DocumentExpires(key string, revision uint64) string {
 	if c.shared.oddities.count.Load() == 0 {
 		return ""
 	}
@@ -130,7 +129,7 @@ func (r *restoration[T]) expiryIn(record *Record) (expires int64, err error) {
 	at, err := time.Parse(time.RFC3339, record.DocumentExpires)
 	if err != nil {
 		return 0, r.not("its record says that it expires at %s, which is no time",
-			foreign.Quote(record.DocumentExpires))
+			printable.Quote(record.DocumentExpires))
 	}
 	return at.UnixNano(), nil
 }

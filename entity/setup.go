@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/denials"
-	"github.com/nagi-runtime/nagi/internal/natsversion"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -100,7 +100,7 @@ func rollupWarning(s jetstream.StreamConfig, cfg Config, name string) string {
 // answers only if the stream exists.
 func (b *bucket) checkServer(ctx context.Context) error {
 	connected := b.nc.ConnectedServerVersion()
-	if !natsversion.Before(connected, natsversion.Oldest) {
+	if !kvstream.VersionBefore(connected, kvstream.OldestServer) {
 		return nil
 	}
 	request, err := stdjson.Marshal(map[string]string{"next_by_subj": b.place.Load().prefix + ">"})
@@ -111,12 +111,12 @@ func (b *bucket) checkServer(ctx context.Context) error {
 	api, answered := errors.AsType[*apiError](err)
 	switch {
 	case answered && api.ErrorCode == codeBadRequest:
-		return natsversion.TooOld(connected)
+		return kvstream.TooOld(connected)
 	case err == nil, answered, errors.Is(err, nats.ErrPermissionViolation):
 		return nil // whatever else is wrong will show
 	}
 	return fmt.Errorf("nats-server %s or newer is needed, and the connected server is %s: %w",
-		natsversion.Oldest, connected, err)
+		kvstream.OldestServer, connected, err)
 }
 
 // documentLimit returns the size of the largest document that is written to a bucket.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -106,7 +106,7 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 	}
 	d.writes = newOverlay(d.informer, func(obj T) string { return OwnerIndexValueOf(obj) })
 	d.ctx, d.cancel = context.WithCancel(
-		klog.NewContext(context.Background(), foreign.Logger(klog.Background()).WithValues("kind", cfg.Kind)))
+		klog.NewContext(context.Background(), printable.Logger(klog.Background()).WithValues("kind", cfg.Kind)))
 	return d, nil
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
@@ -17,7 +17,7 @@ type Strictness uint8
 
 const (
 	// StrictWarn is the default: the document counts, and a controller whose primary it is keeps a condition of type
-	// ConditionDocumentWarnings in the record, and records an event. See also IEntityClient.DocumentWarnings.
+	// ConditionDocumentWarnings in the record, and records an event. See also Client.DocumentWarnings.
 	StrictWarn Strictness = iota
 	// StrictOff warns of nothing.
 	StrictOff
@@ -84,7 +84,7 @@ func summary(warnings []warning, more int) *DocumentWarnings {
 	if more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
 	}
-	s.Message = foreign.Message(strings.Join(text, "; "))
+	s.Message = printable.Message(strings.Join(text, "; "))
 	return s
 }
 
@@ -126,9 +126,9 @@ func pathText(path []string) string {
 		if len(name) > longestName {
 			name = name[:longestName] + "…"
 		}
-		text.WriteString(foreign.Text(name))
+		text.WriteString(printable.Text(name))
 	}
-	return foreign.Text(text.String())
+	return printable.Text(text.String())
 }
 
 const (

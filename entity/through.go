@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // complete adds to the draft of an update what a transform left out of the object that obj is, or is a copy of. It asks
@@ -30,7 +30,7 @@ func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected u
 	if err != nil {
 		return err
 	}
-	if answers.Is(last.Header, last.Value) {
+	if kvstream.IsReply(last.Header, last.Value) {
 		return nil // no object was made of it
 	}
 	full, view, err := c.seenThrough(t, d, last)
@@ -64,7 +64,7 @@ func (c *Client[T]) stillAt(ctx context.Context, key, natsKey string, expected u
 		return nil, fmt.Errorf("the document must be read, to keep what the transform left out: %w", err)
 	case last != nil && last.Revision < expected: // it is deposed, or the stream was restored
 		return nil, newUnavailable(c.cfg.Kind, key, "the leader of bucket %q has revision %d of %s %s, which was at "+
-			"%d before; read it again", c.cfg.Bucket, last.Revision, c.cfg.Kind, foreign.Quote(key), expected)
+			"%d before; read it again", c.cfg.Bucket, last.Revision, c.cfg.Kind, printable.Quote(key), expected)
 	case last.live() == nil:
 		return nil, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	case last.Revision != expected:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/nagi-runtime/nagi/internal/transform"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +16,7 @@ import (
 // and to each own write that the lister shows before that. Nil changes nothing.
 type transformer[T IEntity] struct {
 	codec *codec[T]
-	call  *transform.Func
+	call  *guard.Transform
 }
 
 // newTransformer returns nil if there is no transform.
@@ -24,7 +24,7 @@ func newTransformer[T IEntity](codec *codec[T], call cache.TransformFunc) *trans
 	if call == nil {
 		return nil
 	}
-	return &transformer[T]{codec, transform.New(call)}
+	return &transformer[T]{codec, guard.NewTransform(call)}
 }
 
 // apply returns what the transform makes of a document. obj is the caller's alone, and stamped. What the client and the

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +20,7 @@ var errAnswer = errors.New("it is an answer of the server that somebody had sent
 // decodeStored decodes what the server has in the place of a document.
 // cached says that the cache will have it.
 func (c *Client[T]) decodeStored(e natsinformer.Entry, cached bool) (T, error) {
-	if answers.Is(e.Header, e.Value) {
+	if kvstream.IsReply(e.Header, e.Value) {
 		var none T
 		return none, newInvalid(c.cfg.Kind, c.cfg.Bucket, c.keys.display(e.Key), "document",
 			errAnswer.Error()+"; put the document again")
@@ -72,7 +72,7 @@ func (r *Records) Controller() string {
 
 // checkNotAnswer returns an error for what no controller wrote.
 func checkNotAnswer(header nats.Header, value []byte) error {
-	if answers.Is(header, value) {
+	if kvstream.IsReply(header, value) {
 		return &unreadable{errAnswer, true}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (r *Records) newUnreadable(natsKey string, revision uint64, why error) *Unr
 
 func (r *Records) unreadableText(natsKey string, revision uint64, why error) string {
 	return fmt.Sprintf("revision %d: %v; mend or delete it (nats kv del %s %s)", revision, why,
-		r.bucket.name, foreign.Typed(natsKey, "KEY"))
+		r.bucket.name, printable.Typed(natsKey, "KEY"))
 }
 
 // Unreadable reports whether a key holds what is no record, see UnreadableRecordError, as far as the cache knows.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,7 +49,7 @@ func (e *NotReconciledError) Error() string {
 		todo = " Remove the annotation to let it be reconciled."
 	}
 	return fmt.Sprintf("%s %s at revision %d is not reconciled: %s: %s.%s",
-		e.Kind, foreign.Quote(e.Key), e.Revision, e.Reason, e.Message, todo)
+		e.Kind, printable.Quote(e.Key), e.Revision, e.Reason, e.Message, todo)
 }
 
 // WaitReconciled blocks until the controller has reconciled this revision of the document, or a later one, and the
@@ -76,7 +76,7 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 	if w.brought == sourced {
 		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: bucket %q has sources, and so revisions "+
 			"of its own, which its records do not name: wait with a client of the origin, or use WaitFor",
-			w.kind, foreign.Quote(key), revision, w.bucket)
+			w.kind, printable.Quote(key), revision, w.bucket)
 	}
 	var last *Record
 	seen := false // the document
@@ -99,7 +99,7 @@ func WaitReconciled[T IEntity](ctx context.Context, client IEntityClient[T], key
 	})
 	if ended, ok := errors.AsType[*waitEnded](err); ok {
 		return fmt.Errorf("waiting until %s %s is reconciled at revision %d: %s: %w",
-			w.kind, foreign.Quote(key), revision, saysOf(last), ended)
+			w.kind, printable.Quote(key), revision, saysOf(last), ended)
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func waitFor[T IEntity](
 		return ok, err
 	})
 	if ended, ok := errors.AsType[*waitEnded](err); ok {
-		return fmt.Errorf("waiting for %s %s until %s: %s: %w", w.kind, foreign.Quote(key), what, saysOf(last), ended)
+		return fmt.Errorf("waiting for %s %s until %s: %s: %w", w.kind, printable.Quote(key), what, saysOf(last), ended)
 	}
 	return err
 }
@@ -214,7 +214,7 @@ func waitFor[T IEntity](
 func WaitForCondition[T IEntity](
 	ctx context.Context, client IEntityClient[T], key, conditionType string, status metav1.ConditionStatus,
 ) error {
-	what := fmt.Sprintf("its condition %s is %s", foreign.Text(conditionType), foreign.Text(string(status)))
+	what := fmt.Sprintf("its condition %s is %s", printable.Text(conditionType), printable.Text(string(status)))
 	return waitFor(ctx, client, key, what, func(rec *Record) (bool, error) {
 		return rec != nil && (meta.IsStatusConditionPresentAndEqual(rec.Conditions, conditionType, status) ||
 			meta.IsStatusConditionPresentAndEqual(conditionsOf(rec.Status), conditionType, status)), nil
@@ -268,7 +268,7 @@ func WaitDeleted[T IEntity](ctx context.Context, client IEntityClient[T], key st
 		if owed {
 			remains += w.brakeNote(ctx)
 		}
-		return fmt.Errorf("waiting until %s %s is deleted: %s: %w", w.kind, foreign.Quote(key), remains, ended)
+		return fmt.Errorf("waiting until %s %s is deleted: %s: %w", w.kind, printable.Quote(key), remains, ended)
 	}
 	return err
 }
@@ -323,8 +323,8 @@ func (w *waiter) brakeNote(ctx context.Context) string {
 	}
 	return fmt.Sprintf("; the brake of its controller holds deletes back since %s: %s. Put back what is missing and "+
 		"should not be, then release the rest: nats kv put %s %s \"%s %d\"",
-		state.Since.UTC().Format(time.RFC3339), foreign.Message(state.Reason), w.records.Bucket(), releaseKey,
-		foreign.Text(state.Engagement), state.Held+state.Swept+state.Pruned)
+		state.Since.UTC().Format(time.RFC3339), printable.Message(state.Reason), w.records.Bucket(), releaseKey,
+		printable.Text(state.Engagement), state.Held+state.Swept+state.Pruned)
 }
 
 // saysOf tells what a record says, for the error of a wait.

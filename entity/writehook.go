@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
@@ -91,7 +91,7 @@ func (h *writeHook) guarded(ctx context.Context, call func()) {
 
 func (h *writeHook) complain(ctx context.Context, err error) {
 	h.failed.Do(func() {
-		foreign.Logger(klog.FromContext(ctx)).Error(err, "Config.OnWrite failed; the message is written without its "+
+		printable.Logger(klog.FromContext(ctx)).Error(err, "Config.OnWrite failed; the message is written without its "+
 			"headers, and this is logged once", "kind", h.about.Kind, "bucket", h.about.Bucket)
 	})
 }
@@ -104,11 +104,11 @@ func checkHeaders(header nats.Header) error {
 	for name, values := range header {
 		if !isHeaderName(name) {
 			return fmt.Errorf("it returned the header %s: a name has letters, digits and dashes, at most %d, "+
-				"and is none of those of NATS, of key-value buckets or of Nagi", foreign.Quote(name), longestHeader)
+				"and is none of those of NATS, of key-value buckets or of Nagi", printable.Quote(name), longestHeader)
 		}
 		if len(values) != 1 || len(values[0]) > longestHeaderOf || !isHeaderValue(values[0]) {
 			return fmt.Errorf("it returned the header %s: it has one value of at most %d printable characters",
-				foreign.Quote(name), longestHeaderOf)
+				printable.Quote(name), longestHeaderOf)
 		}
 	}
 	return nil

@@ -250,7 +250,7 @@ func (r *run[Desired, Observed]) converge(ctx context.Context, seen Observation[
 	return r.apply(ctx, seen, r.newIntent(ActionUpdate), changes)
 }
 
-// look is the reconcile of ObserveOnly. It only remembers that nobody may delete the resource for the primary.
+// look is the reconcile of ObserveOnly. It only remembers that the resource is not to be deleted for the primary.
 func (r *run[Desired, Observed]) look(ctx context.Context, seen Observation[Observed]) (Result[Observed], error) {
 	err := r.save(ctx, Entry{Applied: r.entry.Applied, ObserveOnly: true})
 	if seen.presence == absent {

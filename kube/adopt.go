@@ -8,15 +8,15 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AdoptOrFail makes the object with obj's name and namespace the primary's, if nobody owns it: it names no owner, and
+// AdoptOrFail makes the object with obj's name and namespace the primary's, if it has no owner: it names none, and
 // no Kubernetes object controls it by an ownerReference. Only owner labels and annotations are written.
 //
 // Nothing is written if there is no such object, or if it is the primary's already. If it is anybody else's, the error
@@ -38,7 +38,7 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			"call it with a reconcile's context, or set the owner of the object (SetOwner)")
 	}
 	if err != nil {
-		return fmt.Errorf("adopt %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
+		return fmt.Errorf("adopt %s %q: %w", kubeapi.ResourceName(k.resource), key, err)
 	}
 	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
 	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {
@@ -50,12 +50,12 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 			return err
 		}
 		err = k.adopt(ctx, live, desired, primary, manager)
-		again := conflict.Is(err)
+		again := retry.IsOvertaken(err)
 		_, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		if foreign {
 			again = claim.Await(ctx)
 		}
-		if again && conflict.Pause(ctx, tries) {
+		if again && retry.Pause(ctx, tries) {
 			continue
 		}
 		if foreign {

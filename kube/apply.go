@@ -10,12 +10,11 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/applied"
-	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
-	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +78,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 		if err == nil {
 			return result, nil
 		}
-		again := kubeerrors.Overtaken(err)
+		again := kubeapi.Overtaken(err)
 		_, foreign := errors.AsType[*controller.ResourceExistsError](err)
 		switch {
 		case foreign:
@@ -89,7 +88,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 				return result, nil
 			}
 		}
-		if !again || !conflict.Pause(ctx, tries) {
+		if !again || !retry.Pause(ctx, tries) {
 			if foreign {
 				c.Tell(ctx, err)
 			}
@@ -129,22 +128,22 @@ func (k *Handle[T]) configuration(ctx context.Context, obj T, opts []ApplyOption
 	}
 	err := errors.Join(o.errs...)
 	if err != nil {
-		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: %w", kubeapi.ResourceName(k.resource), c.key, err)
 	}
 	if c.manager, err = k.managerIn(ctx); err != nil {
-		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: %w", kubeapi.ResourceName(k.resource), c.key, err)
 	}
 	if c.fields, err = k.configOf(obj); err != nil {
-		return nil, fmt.Errorf("apply %s: %w", kubeerrors.ResourceName(k.resource), err)
+		return nil, fmt.Errorf("apply %s: %w", kubeapi.ResourceName(k.resource), err)
 	}
 	desired := &unstructured.Unstructured{Object: c.fields}
 	if c.Claim, c.stamp, err = k.claimIn(ctx, desired, o.take); err != nil {
-		return nil, fmt.Errorf("apply %s %q: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: %w", kubeapi.ResourceName(k.resource), c.key, err)
 	}
 	c.unstamp() // neither is a reason to apply
 	data, err := json.Marshal(c.fields)
 	if err != nil {
-		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeerrors.ResourceName(k.resource), c.key, err)
+		return nil, fmt.Errorf("apply %s %q: encode: %w", kubeapi.ResourceName(k.resource), c.key, err)
 	}
 	c.hash = shortHash(data)
 	annotations := desired.GetAnnotations()
@@ -174,9 +173,9 @@ func (k *Handle[T]) needsName(doing string, obj T) error {
 	if prefix := obj.GetGenerateName(); prefix != "" {
 		return fmt.Errorf("%s %s: the object has no name; %s: "+
 			"with generateName %q each reconcile would make another object",
-			doing, kubeerrors.ResourceName(k.resource), advice, prefix)
+			doing, kubeapi.ResourceName(k.resource), advice, prefix)
 	}
-	return fmt.Errorf("%s %s: the object has no name; %s", doing, kubeerrors.ResourceName(k.resource), advice)
+	return fmt.Errorf("%s %s: the object has no name; %s", doing, kubeapi.ResourceName(k.resource), advice)
 }
 
 func shortHash(data []byte) string {
@@ -189,7 +188,7 @@ func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
 	if k.manager != "" {
 		return k.manager, nil
 	}
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return "", errors.New("outside of a reconcile it needs a field manager: " +
 			"give kube.New WithFieldManager, or call it with a reconcile's context")
@@ -204,7 +203,7 @@ func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
 // absentVersion is a resourceVersion that no object has, because a store's first revision is older than its first
 // write. An apply with it conflicts with an object that exists, and creates one that does not. Server-side apply has no
 // other way to say "must not exist". A plain create would keep the fields under another operation of the manager, which
-// no later apply can remove. A look before leaves a gap in which somebody else's object would be taken over.
+// no later apply can remove. A look before leaves a gap in which another's object would be taken over.
 const absentVersion = "1"
 
 func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
@@ -228,7 +227,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if c.SetWriter(desired); !c.force || c.Writer == "" {
 		c.KeepWriter(desired, existing) // it may be a field of another manager
 	}
-	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
+	// With the uid, an object that was replaced meanwhile is not touched, and a deleted one is not made again.
 	// With the version, a request that arrives late does not undo what the next leader has written.
 	returned, err := k.sendApply(ctx, c, c.force, map[string]string{
 		"uid": string(existing.GetUID()), "resourceVersion": existing.GetResourceVersion(),
@@ -251,8 +250,8 @@ func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
 	return k.applied.Right(k.wanted(c), existing, hash, k.own.Stored(c.key) == existing)
 }
 
-func (k *Handle[T]) wanted(c *configuration) applied.Wanted {
-	return applied.Wanted{
+func (k *Handle[T]) wanted(c *configuration) kubewrites.Wanted {
+	return kubewrites.Wanted{
 		Key: c.key, Owner: c.Owner, Manager: c.manager, Version: k.resource.GroupVersion(),
 		Fields: c.fields, Hash: c.hash,
 	}
@@ -286,7 +285,7 @@ func (k *Handle[T]) sendApply(
 // wrote remembers an own write for readers, and for the key's next reconcile.
 func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
 	k.applied.Owned(key, returned.GetUID(), owner.Of(returned))
-	k.own.Add(ctx, key, kubeoverlay.WriteOf(returned))
+	k.own.Add(ctx, key, kubewrites.WriteOf(returned))
 }
 
 func (k *Handle[T]) applyFailed(c *configuration, err error) error {

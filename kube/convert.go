@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/source"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +20,7 @@ func (k *Handle[T]) fromCache(item any) (T, error) {
 	fields, err := mergediff.FieldsOf(item)
 	if err != nil {
 		var none T
-		return none, fmt.Errorf("read %s: %w", kubeerrors.ResourceName(k.resource), err)
+		return none, fmt.Errorf("read %s: %w", kubeapi.ResourceName(k.resource), err)
 	}
 	return k.fromFields(fields)
 }
@@ -33,7 +33,7 @@ func (k *Handle[T]) fromFields(fields map[string]any) (T, error) {
 		return k.withKind(obj), nil
 	}
 	if err := mergediff.Into(fields, obj); err != nil {
-		return obj, fmt.Errorf("read %s as %T: %w", kubeerrors.ResourceName(k.resource), obj, err)
+		return obj, fmt.Errorf("read %s as %T: %w", kubeapi.ResourceName(k.resource), obj, err)
 	}
 	return k.withKind(obj), nil
 }

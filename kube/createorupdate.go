@@ -9,11 +9,11 @@ import (
 	"reflect"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/applied"
-	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,7 +69,7 @@ func (k *Handle[T]) CreateOrUpdateWith(
 	claim, stamp, refused := k.claimIn(ctx, template.DeepCopyObject().(T), options)
 	if err = cmp.Or(err, wrong, refused); err != nil {
 		return OperationResultNone,
-			fmt.Errorf("create or update %s %q: %w", kubeerrors.ResourceName(k.resource), key, err)
+			fmt.Errorf("create or update %s %q: %w", kubeapi.ResourceName(k.resource), key, err)
 	}
 	existing := k.lookup(key)
 	cached, changed := existing == nil || !mergediff.OnlyMetadata(existing), false
@@ -79,7 +79,7 @@ func (k *Handle[T]) CreateOrUpdateWith(
 				return OperationResultNone, err
 			}
 			k.noteUncovered(ctx, key, existing)
-			conflict.Assign(obj, template.DeepCopyObject().(T))
+			retry.Assign(obj, template.DeepCopyObject().(T))
 		}
 		result, err := k.createOrUpdate(ctx, obj, existing, claim, stamp, manager, mutate)
 		if changed = changed || result == OperationResultUpdated; changed && result == OperationResultNone {
@@ -95,7 +95,7 @@ func (k *Handle[T]) CreateOrUpdateWith(
 			return result, nil
 		}
 		refused, foreign := errors.AsType[*secondary.Refusal](err)
-		again := conflict.Is(err)
+		again := retry.IsOvertaken(err)
 		switch {
 		case foreign:
 			again = claim.Await(ctx) || cached && tries == 0 // what the cache says may be old
@@ -105,7 +105,7 @@ func (k *Handle[T]) CreateOrUpdateWith(
 			}
 		}
 		switch {
-		case again && conflict.Pause(ctx, tries):
+		case again && retry.Pause(ctx, tries):
 		case foreign:
 			claim.Tell(ctx, refused.Err)
 			return OperationResultNone, refused.Err
@@ -131,7 +131,7 @@ func (k *Handle[T]) createOrUpdate(
 		if before, err = k.fromCache(existing); err != nil {
 			return OperationResultNone, err
 		}
-		conflict.Assign(obj, before.DeepCopyObject().(T))
+		retry.Assign(obj, before.DeepCopyObject().(T))
 	}
 	was := owner.NamedBy(obj)
 	if err := mutate(obj); err != nil {
@@ -208,7 +208,7 @@ func (k *Handle[T]) update(
 	key, asked := source.ObjectKey(obj), shortHash(data)
 	last, ok := k.applied.Of(key, existing.GetUID())
 	if ok && last.Hash == asked && last.Version == existing.GetResourceVersion() {
-		conflict.Assign(obj, before)
+		retry.Assign(obj, before)
 		return OperationResultNone, nil
 	}
 	if mergediff.ReplacesItems(old, patch) {
@@ -227,7 +227,7 @@ func (k *Handle[T]) update(
 	if returned.GetResourceVersion() != existing.GetResourceVersion() {
 		return OperationResultUpdated, k.read(returned, obj)
 	}
-	k.applied.Put(key, applied.State{
+	k.applied.Put(key, kubewrites.State{
 		UID: returned.GetUID(), Owner: owner.Of(returned), Hash: asked, Version: returned.GetResourceVersion(),
 	})
 	return OperationResultNone, k.read(returned, obj)
@@ -243,7 +243,7 @@ func (k *Handle[T]) allFields(ctx context.Context, existing metav1.Object) (map[
 		return nil, err
 	}
 	if live == nil || live.GetUID() != existing.GetUID() || live.GetResourceVersion() != existing.GetResourceVersion() {
-		return nil, &conflict.Error{Err: apierrors.NewConflict(k.resource.GroupResource(),
+		return nil, &retry.Error{Err: apierrors.NewConflict(k.resource.GroupResource(),
 			source.ObjectKey(existing), errors.New("it has changed since the cache saw it"))}
 	}
 	return mergediff.FieldsOf(live)
@@ -273,8 +273,8 @@ func (k *Handle[T]) mergePatch(
 }
 
 func overtakenBy(err error) error {
-	if kubeerrors.Overtaken(err) {
-		return &conflict.Error{Err: err}
+	if kubeapi.Overtaken(err) {
+		return &retry.Error{Err: err}
 	}
 	return err
 }
@@ -283,7 +283,7 @@ func overtakenBy(err error) error {
 func (k *Handle[T]) read(returned *unstructured.Unstructured, obj T) error {
 	result, err := k.fromCache(returned)
 	if err == nil {
-		conflict.Assign(obj, result)
+		retry.Assign(obj, result)
 	}
 	return err
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +28,7 @@ var (
 	_ kubesource.Resourcer     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveReader    = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Accessor      = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 )
 
@@ -89,7 +90,7 @@ func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {
 // call, with a deletionTimestamp, where finalizers hold it.
 func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
-	r, reconciling := current.Of(ctx)
+	r, reconciling := reconcilectx.Of(ctx)
 	if reconciling {
 		if err := k.mayDelete(r, key, obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
@@ -99,11 +100,11 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 		return k.watching.NoteUnanswered(err)
 	}
 	k.applied.Forget(key)
-	w := kubeoverlay.DeleteOf(obj.GetUID())
+	w := kubewrites.DeleteOf(obj.GetUID())
 	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.
 		if live, err := k.live(ctx, key); err == nil && live != nil && live.GetUID() == obj.GetUID() {
-			w = kubeoverlay.WriteOf(live)
+			w = kubewrites.WriteOf(live)
 		}
 	}
 	k.own.Add(ctx, key, w)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,7 +69,7 @@ func newResourceDeleter(
 	}
 	if guard.IsNil(client) || resource.Resource == "" || resource.Version == "" {
 		errs = append(errs, fmt.Errorf("kube.Deleter(%s): a client, and a resource with its version are needed",
-			kubeerrors.ResourceName(resource)))
+			kubeapi.ResourceName(resource)))
 	}
 	return d, errors.Join(errs...)
 }
@@ -83,7 +83,7 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	if uid == "" {
 		return fmt.Errorf("delete %s %q: the object has no uid, "+
 			"so it cannot be told from another one of that name: give one that was read",
-			kubeerrors.ResourceName(d.resource), key)
+			kubeapi.ResourceName(d.resource), key)
 	}
 	seen := &metav1.Preconditions{UID: &uid}
 	if version != "" {
@@ -91,21 +91,21 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 	}
 	at := resourceAt(d.client, d.resource, obj.GetNamespace())
 	err := at.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: seen, PropagationPolicy: &d.propagation})
-	unknown := kubeerrors.UnknownResource(err) || obj.GetNamespace() == "" && kubeerrors.WrongPath(err)
+	unknown := kubeapi.UnknownResource(err) || obj.GetNamespace() == "" && kubeapi.WrongPath(err)
 	if apierrors.IsNotFound(err) && !unknown {
 		return nil
 	}
 	if !apierrors.IsConflict(err) {
-		return kubeerrors.Explain("delete", d.resource, key, err)
+		return kubeapi.Explain("delete", d.resource, key, err)
 	}
 	live, getErr := at.Get(ctx, obj.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(getErr) && !kubeerrors.UnknownResource(getErr) {
+	if apierrors.IsNotFound(getErr) && !kubeapi.UnknownResource(getErr) {
 		return nil
 	}
 	if getErr == nil && (live.GetUID() != uid || live.GetDeletionTimestamp() != nil) {
 		return nil
 	}
-	return kubeerrors.Explain("delete", d.resource, key, err)
+	return kubeapi.Explain("delete", d.resource, key, err)
 }
 
 // Live implements kubesource.LiveReader.
@@ -115,14 +115,14 @@ func (d *resourceDeleter) Live(ctx context.Context, obj metav1.Object) (metav1.O
 	}
 	at := resourceAt(d.client, d.resource, obj.GetNamespace())
 	live, err := at.Get(ctx, obj.GetName(), metav1.GetOptions{})
-	unknown := kubeerrors.UnknownResource(err) || obj.GetNamespace() == "" && kubeerrors.WrongPath(err)
+	unknown := kubeapi.UnknownResource(err) || obj.GetNamespace() == "" && kubeapi.WrongPath(err)
 	switch {
 	case err == nil:
 		return live, nil
 	case apierrors.IsNotFound(err) && !unknown:
 		return nil, nil
 	}
-	return nil, kubeerrors.Explain("read", d.resource, source.ObjectKey(obj), err)
+	return nil, kubeapi.Explain("read", d.resource, source.ObjectKey(obj), err)
 }
 
 var (
@@ -132,13 +132,14 @@ var (
 	_ kubesource.Validator     = (*resourceDeleter)(nil)
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
 	_ kubesource.Resourcer     = (*resourceDeleter)(nil)
+	_ kubesource.Accessor      = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.
 func (d *resourceDeleter) Validate() error { return d.invalid }
 
 // ResourceName names the resource.
-func (d *resourceDeleter) ResourceName() string { return kubeerrors.ResourceName(d.resource) }
+func (d *resourceDeleter) ResourceName() string { return kubeapi.ResourceName(d.resource) }
 
 // GroupResource is the resource.
 func (d *resourceDeleter) GroupResource() schema.GroupResource { return d.resource.GroupResource() }
@@ -162,9 +163,9 @@ func (d *resourceDeleter) Probe(ctx context.Context, namespace, notOlderThan str
 	case apierrors.IsForbidden(err) && namespace == "":
 		// So it may be for an informer that looks into one namespace only, and then says nothing about that one.
 		return "", fmt.Errorf("maybe because of missing rights: %w",
-			kubeerrors.Explain("list in all namespaces", d.resource, "", err))
+			kubeapi.Explain("list in all namespaces", d.resource, "", err))
 	case err != nil:
-		return "", kubeerrors.Explain("list", d.resource, "", err)
+		return "", kubeapi.Explain("list", d.resource, "", err)
 	}
 	return list.GetResourceVersion(), nil
 }
@@ -176,7 +177,7 @@ func (d *resourceDeleter) EachLive(
 	for opts := (metav1.ListOptions{Limit: listPage}); ; {
 		list, err := resourceAt(d.client, d.resource, namespace).List(ctx, opts)
 		if err != nil {
-			return "", kubeerrors.Explain("list", d.resource, "", err)
+			return "", kubeapi.Explain("list", d.resource, "", err)
 		}
 		if version == "" { // that of the first page is that of all
 			version = list.GetResourceVersion()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +33,7 @@ func (e *ApplyConflictError) Error() string {
 		fields[i] = c.Field + " is managed by " + c.Manager
 	}
 	return fmt.Sprintf("apply %s %q: %s; leave these fields away, or apply with force to take them over",
-		kubeerrors.ResourceName(e.Resource), e.Key, strings.Join(fields, ", "))
+		kubeapi.ResourceName(e.Resource), e.Key, strings.Join(fields, ", "))
 }
 
 // Unwrap returns the API server's error.
@@ -59,5 +59,5 @@ func applyConflict(resource schema.GroupVersionResource, key string, err error) 
 }
 
 func (k *Handle[T]) explain(doing, key string, err error) error {
-	return k.watching.NoteUnanswered(kubeerrors.Explain(doing, k.resource, key, err))
+	return k.watching.NoteUnanswered(kubeapi.Explain(doing, k.resource, key, err))
 }

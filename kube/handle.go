@@ -8,11 +8,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
-	"github.com/nagi-runtime/nagi/internal/kubeoverlay"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,8 +48,8 @@ type Handle[T Object] struct {
 	manager  string // "" for the controller's name
 	deleter  *resourceDeleter
 	informer cache.SharedIndexInformer
-	own      *kubeoverlay.Overlay
-	applied  *applied.Memory
+	own      *kubewrites.Overlay
+	applied  *kubewrites.Memory
 	watching *kubesource.WatchErrors
 }
 
@@ -80,24 +79,24 @@ func New[T Object](
 		errs = append(errs, errors.New("a client, an informer, and a resource with its version are needed"))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
+		return nil, fmt.Errorf("kube.New(%s): %w", kubeapi.ResourceName(resource), err)
 	}
 	deleter, err := newResourceDeleter(client, resource, o.delete)
 	if err != nil {
-		return nil, fmt.Errorf("kube.New(%s): %w", kubeerrors.ResourceName(resource), err)
+		return nil, fmt.Errorf("kube.New(%s): %w", kubeapi.ResourceName(resource), err)
 	}
 	if err := kubesource.AddOwnerIndex(informer); err != nil {
-		return nil, fmt.Errorf("kube.New(%s): index the informer by owner: %w", kubeerrors.ResourceName(resource), err)
+		return nil, fmt.Errorf("kube.New(%s): index the informer by owner: %w", kubeapi.ResourceName(resource), err)
 	}
 	if o.kind == "" {
 		o.kind = kindOfType[T]()
 	}
 	watching := kubesource.WatchErrorsOf(informer) // the earlier the better: once it runs it is too late
 	watching.ProbeWith(deleter)
-	own := kubeoverlay.New(informer, watching)
+	own := kubewrites.NewOverlay(informer, watching)
 	return &Handle[T]{
 		client: client, resource: resource, kind: o.kind, manager: o.manager, deleter: deleter,
-		informer: informer, own: own, applied: applied.NewMemory(own.Stored),
+		informer: informer, own: own, applied: kubewrites.NewMemory(own.Stored),
 		watching: watching,
 	}, nil
 }
@@ -129,7 +128,7 @@ func (k *Handle[T]) Watches(
 			return nil, err
 		}
 		return keys(ctx, typed)
-	}, append([]controller.SourceOption{controller.WithSourceName(kubeerrors.ResourceName(k.resource))}, opts...)...)
+	}, append([]controller.SourceOption{controller.WithSourceName(kubeapi.ResourceName(k.resource))}, opts...)...)
 }
 
 // Keep says, inside a reconcile, which objects the primary is to own beside those that the reconcile writes through
@@ -179,7 +178,7 @@ func (k *Handle[T]) collect(
 	own := k.own.Own.Keys() // before the cache is read: what is no longer there by then is in the cache
 	items, err := cached()
 	if err != nil {
-		return nil, fmt.Errorf("list %s from the cache: %w", kubeerrors.ResourceName(k.resource), err)
+		return nil, fmt.Errorf("list %s from the cache: %w", kubeapi.ResourceName(k.resource), err)
 	}
 	var out []T
 	add := func(item metav1.Object) error {
@@ -216,7 +215,7 @@ func (k *Handle[T]) live(ctx context.Context, key string) (metav1.Object, error)
 		return nil, err
 	}
 	obj, err := k.at(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !kubeerrors.WrongPath(err) {
+	if apierrors.IsNotFound(err) && !kubeapi.WrongPath(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -248,7 +247,7 @@ func (k *Handle[T]) synced() error {
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the cache of %s has not synced: "+
 		"start its informer and wait for it, or make it a source of the controller",
-		kubeerrors.ResourceName(k.resource)))
+		kubeapi.ResourceName(k.resource)))
 }
 
 func (k *Handle[T]) notFound(key string) error {

@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
@@ -19,22 +18,22 @@ import (
 
 // listening is a reconcile of the site "home" that notes which names are waited for, and what is told.
 type listening struct {
-	current.Reconcile
+	reconcilectx.Reconcile
 	awaited, told []string
 }
 
-func (*listening) Controller() string                       { return "sites" }
-func (*listening) MayOwn(source.Place, string) error        { return nil }
-func (*listening) Want(source.Place, string)                {}
-func (*listening) MustName(source.Place) bool               { return false }
-func (*listening) Prove(metav1.Object, ownerproof.Resource) {}
-func (l *listening) WarnOnce(object, _ string, _ string)    { l.told = append(l.told, object) }
+func (*listening) Controller() string                    { return "sites" }
+func (*listening) MayOwn(source.Place, string) error     { return nil }
+func (*listening) Want(source.Place, string)             {}
+func (*listening) MustName(source.Place) bool            { return false }
+func (*listening) Prove(metav1.Object, owner.Resource)   {}
+func (l *listening) WarnOnce(object, _ string, _ string) { l.told = append(l.told, object) }
 func (l *listening) AwaitName(_ source.Place, o string) bool {
 	l.awaited = append(l.awaited, o)
 	return true
 }
-func (*listening) Primary() current.Primary {
-	return current.Primary{Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}}
+func (*listening) Primary() reconcilectx.Primary {
+	return reconcilectx.Primary{Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}}
 }
 
 // TestWhatMutateDoesNotGetIsNotSaidOfTheObject: it may write another object, and return what came of that.
@@ -47,7 +46,7 @@ func TestWhatMutateDoesNotGetIsNotSaidOfTheObject(t *testing.T) {
 			k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
 			must(t, err)
 			r, calls := &listening{}, 0
-			_, err = k.CreateOrUpdate(current.With(context.Background(), r), configMap("settings", ""),
+			_, err = k.CreateOrUpdate(reconcilectx.With(context.Background(), r), configMap("settings", ""),
 				func(*corev1.ConfigMap) error {
 					calls++
 					return refused

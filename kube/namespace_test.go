@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/internal/current"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +17,7 @@ var errElsewhere = errors.New("in another namespace")
 
 // confined is a reconcile whose primary may own nothing in a place.
 type confined struct {
-	current.Reconcile
+	reconcilectx.Reconcile
 	place source.Place
 	key   string
 }
@@ -53,7 +53,7 @@ func TestAHandleWritesNothingThatThePrimaryMayNotOwn(t *testing.T) {
 			k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), informer)
 			must(t, err)
 			r := &confined{}
-			err = write(current.With(t.Context(), r), k)
+			err = write(reconcilectx.With(t.Context(), r), k)
 			if !errors.Is(err, errElsewhere) || r.place.Informer != informer || r.key != "shop/settings" {
 				t.Errorf("%s: %v; asked for %q", name, err, r.key)
 			}

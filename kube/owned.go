@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +44,7 @@ func (d *resourceDeleter) ownedIn(ctx context.Context, namespace, kind, key stri
 	list, err := resourceAt(d.client, d.resource, namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
-		return nil, kubeerrors.Explain("list what "+kind+" "+key+" owns in", d.resource, "", err)
+		return nil, kubeapi.Explain("list what "+kind+" "+key+" owns in", d.resource, "", err)
 	}
 	var objects []metav1.Object
 	for i := range list.Items {
@@ -61,7 +61,7 @@ func (d handleDeleter[T]) OwnedLive(
 	ctx context.Context, kind, key string, namespaces func() []string,
 ) ([]metav1.Object, error) {
 	objects, refused := d.k.deleter.OwnedLive(ctx, kind, key, namespaces)
-	if refused != nil && !apierrors.IsForbidden(refused) && !kubeerrors.UnknownResource(refused) {
+	if refused != nil && !apierrors.IsForbidden(refused) && !kubeapi.UnknownResource(refused) {
 		return nil, refused
 	}
 	for _, name := range d.k.own.NotShown(kind, key) {
@@ -70,7 +70,7 @@ func (d handleDeleter[T]) OwnedLive(
 			continue
 		}
 		live, err := d.k.live(ctx, name)
-		if kubeerrors.UnknownResource(err) {
+		if kubeapi.UnknownResource(err) {
 			continue
 		}
 		if err != nil {
@@ -94,7 +94,7 @@ func (d handleDeleter[T]) WrittenBy(obj metav1.Object, controller string) bool {
 // noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
 // reached it.
 func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.Object) {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok || live == nil {
 		return
 	}
@@ -104,7 +104,7 @@ func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.O
 	}
 	k.own.Uncovered.Add(key, primary.Owner)
 	r.Uncovered()
-	foreign.Logger(klog.FromContext(ctx)).Error(nil, "The informer does not show what this primary owns: "+
+	printable.Logger(klog.FromContext(ctx)).Error(nil, "The informer does not show what this primary owns: "+
 		"let it cover the namespaces and labels of all that is written, or after a restart nothing will delete it",
-		"resource", kubeerrors.ResourceName(k.resource), "object", key)
+		"resource", kubeapi.ResourceName(k.resource), "object", key)
 }

@@ -8,8 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/internal/applied"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	corev1 "k8s.io/api/core/v1"
@@ -76,12 +76,12 @@ func TestWhatTheInformerDoesNotCoverIsBounded(t *testing.T) {
 	must(t, err)
 	maps, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
 	must(t, err)
-	for n := range applied.UncoveredMost {
+	for n := range kubewrites.UncoveredMost {
 		maps.own.Uncovered.Add(fmt.Sprint("elsewhere/", n), owner.Owner{Kind: "Site", Key: "shop", Instance: "here"})
 	}
 	maps.own.Uncovered.Add("elsewhere/more", owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
-	if n := len(maps.own.Uncovered.Of("Site", "shop")); n != applied.UncoveredMost {
-		t.Errorf("%d are kept, want %d", n, applied.UncoveredMost)
+	if n := len(maps.own.Uncovered.Of("Site", "shop")); n != kubewrites.UncoveredMost {
+		t.Errorf("%d are kept, want %d", n, kubewrites.UncoveredMost)
 	}
 	found, err := maps.Deleter().(kubesource.LiveOwner).OwnedLive(t.Context(), "Site", "home", nil)
 	must(t, err)

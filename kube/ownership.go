@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,7 @@ func (k *Handle[T]) claimIn(
 	ctx context.Context, obj metav1.Object, options secondary.Options,
 ) (claim secondary.Claim, stamp owner.Stamp, err error) {
 	claim, err = secondary.NewClaim(ctx, k.what(), source.Place{Informer: k.informer}, obj, options)
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok || err != nil {
 		return claim, owner.StampOf(obj), err
 	}
@@ -35,13 +34,13 @@ func (k *Handle[T]) claimIn(
 
 // prove gives obj, which names the owner of what is written under ctx, the proof that the controller wants.
 func (k *Handle[T]) prove(ctx context.Context, obj metav1.Object) {
-	if r, ok := current.Of(ctx); ok {
+	if r, ok := reconcilectx.Of(ctx); ok {
 		r.Prove(obj, k.proofs())
 	}
 }
 
 // proofs is the resource as proofs name it.
-func (k *Handle[T]) proofs() ownerproof.Resource { return kubesource.ResourceOf(k.deleter) }
+func (k *Handle[T]) proofs() owner.Resource { return kubesource.ResourceOf(k.deleter) }
 
 // stampOver returns the stamp for a write over existing, which may have been another owner's.
 func stampOver(stamp owner.Stamp, of owner.Owner, existing metav1.Object) owner.Stamp {
@@ -64,9 +63,9 @@ func (k *Handle[T]) mayTake(claim secondary.Claim, manager string, existing meta
 }
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
-// wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
-// owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be owned,
-// an object is ours that nobody owns and that our field manager has written.
+// wrote this very object for it, or has seen that it was its own, and what is left of the marks names no other owner.
+// An owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be
+// owned, an object without an owner is ours if our field manager has written it.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
 	named := owner.NamedBy(existing)
 	if primary.IsNone() {
@@ -87,7 +86,7 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 }
 
 // mayDelete refuses what is not for certain the reconciled primary's and of this installation.
-func (k *Handle[T]) mayDelete(r current.Reconcile, key string, obj metav1.Object) error {
+func (k *Handle[T]) mayDelete(r reconcilectx.Reconcile, key string, obj metav1.Object) error {
 	if err := r.MayOwn(source.Place{Informer: k.informer}, key); err != nil {
 		return err
 	}
@@ -146,7 +145,7 @@ const goneLook = 10 * time.Second
 func (k *Handle[T]) awaitGone(
 	ctx context.Context, key string, before metav1.Object, err error, first bool,
 ) (look bool, rest error) {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return first, err
 	}
@@ -157,7 +156,7 @@ func (k *Handle[T]) awaitGone(
 	if first && (freed || now == nil || now.GetDeletionTimestamp() == nil) {
 		return true, err
 	}
-	what := fmt.Sprintf("%s %q to go, which is being deleted", kubeerrors.ResourceName(k.resource), key)
+	what := fmt.Sprintf("%s %q to go, which is being deleted", kubeapi.ResourceName(k.resource), key)
 	if len(deleting.Finalizers) > 0 {
 		what += " and has the finalizers " + strings.Join(deleting.Finalizers, ", ")
 	}

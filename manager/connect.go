@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/connlog"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/natscontext"
@@ -58,8 +57,8 @@ func connect(ctx context.Context, cfg Config) (*nats.Conn, jetstream.JetStream, 
 		nc.Close()
 		return nil, nil, err
 	}
-	klog.FromContext(ctx).Info("Connected to NATS", "url", connlog.Redacted(nc.ConnectedUrl()),
-		"from", at.from, "server", foreign.Text(nc.ConnectedServerName()), "name", cfg.Name)
+	klog.FromContext(ctx).Info("Connected to NATS", "url", redacted(nc.ConnectedUrl()),
+		"from", at.from, "server", printable.Text(nc.ConnectedServerName()), "name", cfg.Name)
 	return nc, js, nil
 }
 
@@ -85,24 +84,24 @@ func dial(ctx context.Context, cfg Config, at target, opts []nats.Option) (*nats
 		}
 		switch {
 		case !unanswered(err):
-			return nil, fmt.Errorf("connect to %v: %w", at, foreign.Error(err))
+			return nil, fmt.Errorf("connect to %v: %w", at, printable.Error(err))
 		case cfg.WaitForServer == 0:
 			return nil, fmt.Errorf("connect to %v: %w: is the server there? Config.WaitForServer would wait for it",
-				at, foreign.Error(err))
+				at, printable.Error(err))
 		case !time.Now().Before(until):
 			return nil, fmt.Errorf("connect to %v, within the %v of Config.WaitForServer: %w: is the server there?",
-				at, cfg.WaitForServer, foreign.Error(err))
+				at, cfg.WaitForServer, printable.Error(err))
 		}
 		if time.Since(told) > waitReminder || lastErr.Error() != err.Error() {
 			log.Info("Waiting for a NATS server", "url", at.String(), "for", time.Until(until).Round(time.Second),
-				"err", foreign.Error(err))
+				"err", printable.Error(err))
 			told, lastErr = time.Now(), err
 		}
 		pause := time.NewTimer(min(reconnectWait, time.Until(until)))
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return nil, fmt.Errorf("connect to %v: stopped while waiting for it (%w): %w", at, foreign.Error(err),
+			return nil, fmt.Errorf("connect to %v: stopped while waiting for it (%w): %w", at, printable.Error(err),
 				context.Cause(ctx))
 		case <-pause.C:
 		}
@@ -152,7 +151,7 @@ func (c Config) connOptions(log klog.Logger, at target) ([]nats.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, connlog.Options(foreign.Logger(log).WithValues("from", at.from))...)
+	opts = append(opts, connectionLog(printable.Logger(log).WithValues("from", at.from))...)
 	opts = append(opts, who...)
 	opts = append(opts, c.tlsOptions()...)
 	if c.InboxPrefix != "" {

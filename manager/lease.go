@@ -12,8 +12,8 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -134,15 +134,15 @@ func (s *leaseStore) Store(ctx context.Context, value []byte, revision uint64) (
 
 // lead applies for the lease of the process until end is called. That gives the lease back, unless a controller which
 // leads was left behind: then the lease runs out, so that the next process starts later.
-func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context.Context) error) {
+func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.Context) error) {
 	name := m.cfg.Lease.Bucket + "/" + m.cfg.Lease.Key
 	log := logger(ctx).WithValues("bucket", m.cfg.Lease.Bucket, "key", m.cfg.Lease.Key)
 	machine, err := os.Hostname()
 	if err != nil {
 		machine = "unknown"
 	}
-	e := hosted.NewElection()
-	known := hosted.NewLease("lease (bucket " + m.cfg.Lease.Bucket + ")")
+	e := lease.NewElection()
+	known := lease.NewLease("lease (bucket " + m.cfg.Lease.Bucket + ")")
 	host.Elect, host.Lease = e.Elect, known
 	// The lease outlasts the stop: it is given back when the controllers have returned.
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -180,7 +180,7 @@ func (m *Manager) lead(ctx context.Context, host *hosted.Host) (end func(context
 }
 
 // reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
-func reportLease(applying context.Context, log klog.Logger, known *hosted.Lease) func(context.Context, error) {
+func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) func(context.Context, error) {
 	told := ""
 	return func(_ context.Context, err error) {
 		known.Report(err)
@@ -190,8 +190,8 @@ func reportLease(applying context.Context, log klog.Logger, known *hosted.Lease)
 			if applying.Err() == nil { // else that nobody applies any more has mended nothing
 				log.Info("The lease of the process can be read and written again")
 			}
-		case err != nil && told != err.Error():
-			told = err.Error()
+		case err != nil && told != notify.Reason(err):
+			told = notify.Reason(err)
 			log.Error(err, "The lease of the process cannot be read or written")
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/nagi-runtime/nagi/internal/deadlines"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go"
@@ -129,14 +128,14 @@ func (m *Manager) Close(ctx context.Context) error {
 	case closed:
 		return nil
 	}
-	ending := deadlines.New(m.cfg.GracePeriod)
+	ending := newDeadlines(m.cfg.GracePeriod)
 	defer ending.Stop()
 	ending.BoundBy(ctx)
 	return errors.Join(m.callHooks(ending), m.release(ending, false))
 }
 
 // callHooks calls what OnStop was given, the last first.
-func (m *Manager) callHooks(ending *deadlines.Deadlines) error {
+func (m *Manager) callHooks(ending *deadlines) error {
 	m.mu.Lock()
 	m.state = closed // another hook would not be called
 	hooks := slices.Clone(m.hooks)
@@ -150,7 +149,7 @@ func (m *Manager) callHooks(ending *deadlines.Deadlines) error {
 
 // release gives back clients and connection. Where something was left behind the connection is closed at once, so that
 // it writes nothing any more.
-func (m *Manager) release(ending *deadlines.Deadlines, leftBehind bool) error {
+func (m *Manager) release(ending *deadlines, leftBehind bool) error {
 	closing := ending.Last("clients", func(context.Context) error {
 		m.clients.close()
 		if m.lease != nil {
@@ -162,7 +161,7 @@ func (m *Manager) release(ending *deadlines.Deadlines, leftBehind bool) error {
 }
 
 // disconnect drains the connection, if it is the manager's.
-func (m *Manager) disconnect(ending *deadlines.Deadlines, leftBehind bool) error {
+func (m *Manager) disconnect(ending *deadlines, leftBehind bool) error {
 	if m.cfg.Conn != nil {
 		return nil
 	}
@@ -188,4 +187,4 @@ func (m *Manager) disconnect(ending *deadlines.Deadlines, leftBehind bool) error
 }
 
 // logger is that of a context, for what others wrote.
-func logger(ctx context.Context) klog.Logger { return foreign.Logger(klog.FromContext(ctx)) }
+func logger(ctx context.Context) klog.Logger { return printable.Logger(klog.FromContext(ctx)) }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/rbac"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -43,7 +43,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		for _, rule := range needs.Kubernetes {
 			for i, group := range rule.APIGroups {
 				resource := schema.GroupResource{Group: group, Resource: rule.Resources[i]} // of one resource each
-				all.Kubernetes = rbac.Add(all.Kubernetes, resource, rule.Verbs)
+				all.Kubernetes = kubeapi.AddRule(all.Kubernetes, resource, rule.Verbs)
 			}
 		}
 		all.Unknown = append(all.Unknown, needs.Unknown...)

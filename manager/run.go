@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/deadlines"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/hosted"
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 )
@@ -157,7 +156,7 @@ func (l *life) isStop(err error) bool {
 
 // fail notes a failure. The first one stops all.
 func (l *life) fail(name string, err error) {
-	err = foreign.Error(fmt.Errorf("%s: %w", name, err))
+	err = printable.Error(fmt.Errorf("%s: %w", name, err))
 	l.errs = append(l.errs, err)
 	if l.ctx.Err() == nil {
 		l.log.Error(err, "Failed, all is stopped", "what", name)
@@ -167,7 +166,7 @@ func (l *life) fail(name string, err error) {
 
 // startFirst starts what does not wait for the caches.
 func (l *life) startFirst() {
-	ctx := hosted.With(l.ctx, hosted.Host{Grace: l.grace})
+	ctx := lease.With(l.ctx, lease.Host{Grace: l.grace})
 	for _, r := range l.m.runnables {
 		if r.startsFirst() {
 			l.log.V(2).Info("Starting", "what", r.name, "before", "the caches are filled")
@@ -211,11 +210,11 @@ func (l *life) runAll() {
 	if l.ctx.Err() != nil {
 		return
 	}
-	host := hosted.Host{Grace: l.grace}
+	host := lease.Host{Grace: l.grace}
 	if l.m.lease != nil {
 		l.endLease = l.m.lead(l.ctx, &host)
 	}
-	ctx := hosted.With(l.ctx, host)
+	ctx := lease.With(l.ctx, host)
 	for _, r := range l.m.runnables {
 		if !r.startsFirst() {
 			l.log.V(2).Info("Starting", "what", r.name)
@@ -231,7 +230,7 @@ func (l *life) end() error {
 	l.log.Info("Stopping", "name", l.m.cfg.Name, "going", len(l.filling)+len(l.going),
 		"gracePeriod", l.m.cfg.GracePeriod)
 	l.stop()
-	ending := deadlines.New(l.m.cfg.GracePeriod)
+	ending := newDeadlines(l.m.cfg.GracePeriod)
 	defer ending.Stop()
 	defer context.AfterFunc(ending.Cancel, l.endGrace)()
 	l.collect(ending.Leave, l.filling, l.going)

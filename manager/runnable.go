@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // Runnable is what a manager runs: a controller.Controller, or anything else that runs until its context ends.
@@ -56,7 +56,7 @@ func (n named) startsFirst() bool {
 // nameOf is the name that a runnable says it has, or its type.
 func nameOf(r Runnable) string {
 	if n, ok := r.(interface{ Name() string }); ok {
-		return foreign.Text(n.Name())
+		return printable.Text(n.Name())
 	}
 	return fmt.Sprintf("%T", r)
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/connlog"
 	"github.com/nats-io/nats.go"
 )
 
@@ -28,7 +27,7 @@ type target struct {
 func (t target) String() string {
 	shown := make([]string, len(t.urls))
 	for i, u := range t.urls {
-		shown[i] = connlog.Redacted(u)
+		shown[i] = redacted(u)
 	}
 	return fmt.Sprintf("%s (%s)", strings.Join(shown, ","), t.from)
 }

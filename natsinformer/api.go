@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kvsubjects"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -48,7 +48,7 @@ type streamInfo struct {
 	Created time.Time `json:"created"`
 	Time    time.Time `json:"ts"` // by the server's clock; zero before nats-server 2.10
 	Config  struct {
-		kvsubjects.Stream
+		kvstream.Stream
 		MaxAge      time.Duration `json:"max_age"`
 		History     int           `json:"max_msgs_per_subject"`
 		AllowMsgTTL bool          `json:"allow_msg_ttl"`

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"k8s.io/apimachinery/pkg/api/meta"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -83,7 +83,7 @@ func (src *source) decodeOne(it *item) (object kruntime.Object, err error) {
 		if r := recover(); r != nil {
 			object, err = nil, fmt.Errorf("decoder panicked: %v", r)
 		}
-		err = foreign.Error(err) // it is kept, and shown to others than who wrote the entry
+		err = printable.Error(err) // it is kept, and shown to others than who wrote the entry
 	}()
 	object, err = src.cfg.Decode(it.entry())
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -87,7 +87,7 @@ func (h *health) failed(ctx context.Context, err error) {
 
 // tellFailure needs h.telling.
 func (h *health) tellFailure(ctx context.Context, err error) {
-	err = foreign.Error(fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err))
+	err = printable.Error(fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err))
 	if h.change(err) {
 		klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
 		if h.onFailure != nil {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/transform"
+	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -139,7 +139,7 @@ func (i *informer) SetTransform(call cache.TransformFunc) error {
 		return fmt.Errorf("natsinformer: bucket %q: the informer has already started: set its transform before Run",
 			i.src.cfg.Bucket)
 	}
-	i.src.transform = transform.New(call)
+	i.src.transform = guard.NewTransform(call)
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.mu.Lock()
 	i.started = true
 	i.mu.Unlock()
-	i.SharedIndexInformer.RunWithContext(foreign.Context(ctx))
+	i.SharedIndexInformer.RunWithContext(printable.Context(ctx))
 	// client-go waits for a watch, but not for a list that was under way.
 	if i.src.busy.Take(context.WithoutCancel(ctx)) == nil {
 		i.src.busy.Give()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -133,7 +133,7 @@ func (k *keys) put(it *item, old *keys) {
 		return
 	}
 	delete(k.tombs, it.key)
-	k.expires.set(it.key, expiryOf(it.header, it.created), answers.Is(it.header, nil))
+	k.expires.set(it.key, expiryOf(it.header, it.created), kvstream.IsReply(it.header, nil))
 	if it.err != nil {
 		last := before.object
 		if last == nil {

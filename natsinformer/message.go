@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go"
 )
 
@@ -72,9 +72,9 @@ func parseDelivery(reply string) (delivery, error) {
 }
 
 // markerOf returns how a message deletes its key, or "" if it is a value. A marker of another key that the server sent
-// to this one as an answer, because somebody asked for that, deletes nothing.
+// to this one as a reply, because a client asked for that, deletes nothing.
 func markerOf(header nats.Header) DeleteReason {
-	if len(header) == 0 || answers.Is(header, nil) {
+	if len(header) == 0 || kvstream.IsReply(header, nil) {
 		return ""
 	}
 	switch header.Get(operationHeader) {

@@ -7,21 +7,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kvsubjects"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"k8s.io/klog/v2"
 )
 
 // place is where in the stream the documents are. In a bucket it is $KV.<bucket>.; in a mirror it is the origin's.
 type place struct {
-	kvsubjects.Documents
-	found kvsubjects.Documents // what the stream's configuration says; Documents is what its messages say
-	of    time.Time            // the stream's creation
-	open  bool                 // the stream had no message yet that could prove a guess
+	kvstream.Documents
+	found kvstream.Documents // what the stream's configuration says; Documents is what its messages say
+	of    time.Time          // the stream's creation
+	open  bool               // the stream had no message yet that could prove a guess
 }
 
 // usualPlace is where a bucket's documents are while the server has not said otherwise.
 func usualPlace(bucket string) place {
-	return place{Documents: kvsubjects.Documents{Prefix: "$KV." + bucket + "."}}
+	return place{Documents: kvstream.Documents{Prefix: "$KV." + bucket + "."}}
 }
 
 // errSubjectsChanged ends a session so that the documents are looked for again.
@@ -50,7 +50,7 @@ func (src *source) compareInterval() time.Duration {
 // locate finds out where the stream keeps the documents. It fails if it keeps none. Only for a session whose consumer
 // does not deliver yet.
 func (w *worker) locate(ctx context.Context, s *session, info *streamInfo) error {
-	found, err := kvsubjects.Find(w.cfg.Bucket, info.Config.Stream)
+	found, err := kvstream.FindDocuments(w.cfg.Bucket, info.Config.Stream)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *session) confirmPlace(ctx context.Context, p *place) error {
 		if m == nil {
 			continue
 		}
-		prefix, ok := kvsubjects.PrefixOf(m.Subject)
+		prefix, ok := kvstream.PrefixOf(m.Subject)
 		if !ok {
 			return fmt.Errorf("the stream %s keeps no documents of a bucket: %s, and what it has brought has "+
 				"the subject %s: mirror a bucket, or watch another one", s.src.cfg.stream(), p.Why, m.Subject)
@@ -97,6 +97,6 @@ func (s *session) confirmPlace(ctx context.Context, p *place) error {
 
 // moved reports whether what the stream has said lately may put the documents elsewhere.
 func (w *worker) moved(info *streamInfo) bool {
-	found, err := kvsubjects.Find(w.cfg.Bucket, info.Config.Stream)
+	found, err := kvstream.FindDocuments(w.cfg.Bucket, info.Config.Stream)
 	return err != nil || found != w.place.found || w.place.open && info.State.Messages > 0
 }

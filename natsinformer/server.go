@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/nagi-runtime/nagi/internal/natsversion"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -13,13 +13,13 @@ import (
 // ask for the next message of a subject refuses that.
 func (w *worker) checkServer(ctx context.Context, s *session) error {
 	connected := w.js.Conn().ConnectedServerVersion()
-	if !natsversion.Before(connected, natsversion.Oldest) {
+	if !kvstream.VersionBefore(connected, kvstream.OldestServer) {
 		return nil
 	}
 	_, err := s.message(ctx, messageQuery{NextFor: w.filterSubject()})
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		if api.ErrorCode == jetstream.JSErrCodeBadRequest {
-			return natsversion.TooOld(connected)
+			return kvstream.TooOld(connected)
 		}
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/transform"
+	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +21,7 @@ type source struct {
 	js        jetstream.JetStream
 	cfg       Config
 	apiPrefix string
-	transform *transform.Func // nil: none; set before the start
+	transform *guard.Transform // nil: none; set before the start
 	health    *health
 	progress  *progress
 	busy      turn.Turn   // held by a list
@@ -77,7 +77,7 @@ type objectList struct {
 	Items []runtime.Object
 }
 
-// DeepCopyObject copies the list, not its items: nobody changes what is in a cache.
+// DeepCopyObject copies the list, not its items: what is in a cache does not change.
 func (l *objectList) DeepCopyObject() runtime.Object {
 	c := *l
 	c.Items = append([]runtime.Object(nil), l.Items...)

@@ -36,8 +36,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/running"
 )
 
@@ -153,7 +153,7 @@ func (p *Probes) ask(look func(s *controller.Stats, problem func(what string, er
 
 func (a *Answer) add(name, what string, err error) {
 	problem := Problem{
-		Controller: foreign.Text(name), What: foreign.Text(what), Reason: foreign.Message(err.Error()),
+		Controller: printable.Text(name), What: printable.Text(what), Reason: printable.Message(err.Error()),
 	}
 	if dated, ok := errors.AsType[*controller.Problem](err); ok {
 		problem.Since = &dated.Since

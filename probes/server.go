@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -100,7 +100,7 @@ func (s *served) listen(ctx context.Context) error {
 	host, port, err := net.SplitHostPort(s.address)
 	if err != nil {
 		return fmt.Errorf("probes: address of %s %s: %w: want \"host:port\" or \":port\"",
-			s.what, foreign.Quote(s.address), err)
+			s.what, printable.Quote(s.address), err)
 	}
 	if host == "" {
 		host = "127.0.0.1"

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"pgregory.net/rapid"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -134,7 +134,7 @@ func TestEachKeyHasItsOwnEventsWhateverItIsCalled(t *testing.T) {
 		}
 		flush(t, rec)
 		for _, key := range keys {
-			if events := list(t, rec, "Website", key); len(events) != 1 || events[0].Message != foreign.Message(key) {
+			if events := list(t, rec, "Website", key); len(events) != 1 || events[0].Message != printable.Message(key) {
 				t.Errorf("key %.40q: %d events", key, len(events))
 			}
 		}

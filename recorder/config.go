@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -39,7 +39,7 @@ type Config struct {
 	Stream string
 	// SubjectPrefix is what the subjects of events start with. Default nagi.events.
 	SubjectPrefix string
-	// BindOnly says that somebody else creates the stream. The recorder does not look at it and needs no right to.
+	// BindOnly says that the stream is created elsewhere. The recorder does not look at it and needs no right to.
 	BindOnly bool
 	// MaxAge is how long an event is kept after its last repeat: in the stream, and in memory while the server is away.
 	// Default one hour. At least 100 ms, the server's limit.
@@ -99,7 +99,7 @@ func (c Config) withDefaults() Config {
 		logger := klog.Background()
 		c.Logger = &logger
 	}
-	logger := foreign.Logger(*c.Logger)
+	logger := printable.Logger(*c.Logger)
 	c.Logger = &logger
 	return c
 }

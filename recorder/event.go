@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +96,7 @@ func checkEvent(
 	if size > maxAnnotationBytes {
 		return nil, "", "", fmt.Errorf("annotations have %d bytes, the limit is %d", size, maxAnnotationBytes)
 	}
-	return maps.Clone(annotations), cut(foreign.Text(reason), maxReasonBytes), foreign.Message(message), nil
+	return maps.Clone(annotations), cut(printable.Text(reason), maxReasonBytes), printable.Message(message), nil
 }
 
 // cut shortens s to at most limit bytes without splitting a character. It copies, so that the long text can be freed.

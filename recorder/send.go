@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -102,7 +102,7 @@ func (p *publisher) retry(item *pendingEvent, err error) {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		p.needStream = !p.cfg.BindOnly
 		if p.needStream && !p.reported["stream"] {
-			return // deleted by somebody; it is created again, or that is reported
+			return // deleted; it is created again, or that is reported
 		}
 		p.report("missing", fmt.Errorf("no stream takes events on %s.>: "+
 			"is there a stream %s with these subjects, and JetStream for this account? %w",
@@ -163,7 +163,7 @@ func (p *publisher) ensured(err error) {
 
 // report logs a problem once, until an event has been published again.
 func (p *publisher) report(problem string, err error) {
-	err = foreign.Error(err)
+	err = printable.Error(err)
 	p.lastErr.Store(&err)
 	if p.reported[problem] {
 		p.log.V(4).Info("Events are still not recorded as they should be", "err", err)

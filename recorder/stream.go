@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/denials"
-	"github.com/nagi-runtime/nagi/internal/nostream"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -42,7 +42,7 @@ func (c Config) streamConfig() jetstream.StreamConfig {
 
 // notCreated explains why a server refuses to create the stream.
 func (c Config) notCreated(err error) error {
-	return nostream.Asked{
+	return kvstream.Asked{
 		MaxBytesField: "Config.MaxBytes", ReplicasField: "Config.Replicas", PlacementField: "Config.Placement",
 		MaxBytes: c.MaxBytes, Replicas: c.Replicas, Placement: c.Placement, Needs: "that of the events is missing",
 	}.Explain(err)

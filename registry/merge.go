@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // object is a JSON object whose members are not read, so that those which this program does not know stay.
@@ -30,7 +30,7 @@ func (p part) is(c Controller) bool {
 }
 
 // merged puts what a controller says into what the key holds, nil for nothing. It returns nil if that changes nothing.
-// Members that nobody here knows stay, and so do the parts of other controllers.
+// Members that this version does not know stay, and so do the parts of other controllers.
 func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 	key := Key(m.Kind, m.APIVersion)
 	entry, parts := object{}, []part(nil)
@@ -125,14 +125,14 @@ func contradicts(old *Entry, m Entry, parts []part) error {
 		return nil
 	}
 	key := Key(m.Kind, m.APIVersion)
-	said := fmt.Sprintf("bucket %s", foreign.Quote(old.Bucket))
+	said := fmt.Sprintf("bucket %s", printable.Quote(old.Bucket))
 	if old.Bucket == m.Bucket {
 		said = fmt.Sprintf("namespaced: %v", old.Namespaced)
 	}
 	return fmt.Errorf("the controller %s has published kind %s with %s, and this one has bucket %q (namespaced: %v): "+
 		"give the kinds apiVersions of different groups (entity.Config.APIVersion), "+
 		"or delete the key if that controller is no more (nats kv del %s %s)",
-		foreign.Quote(others[0].Name), m.Kind, said, m.Bucket, m.Namespaced, Bucket, key)
+		printable.Quote(others[0].Name), m.Kind, said, m.Bucket, m.Namespaced, Bucket, key)
 }
 
 // partsOf reads the controllers of an entry.

@@ -49,7 +49,7 @@ type Options struct {
 	MaxBytes int64
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
-	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
+	// Interval is how often the leader looks whether the entry is as it should be, as it may have been deleted, and
 	// how rarely at most it tries again where that fails: give or take a half. The default is DefaultInterval.
 	Interval time.Duration
 	// JetStream is what to publish with. The default is that of the primary's client.
@@ -116,7 +116,7 @@ func (p *publisher) Join(e *engine.Engine) error {
 	}
 	if p.JetStream == nil {
 		return errors.New("registry.Publish: the primary's client does not tell its connection, as one does whose " +
-			"JetStream method is hidden: give it as Options.JetStream")
+			"EnginePort hides it: give it as Options.JetStream")
 	}
 	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
 	p.primary.MaxBytes = cmp.Or(p.MaxBytes, min(p.primary.MaxBytes, DefaultMaxBytes))
@@ -239,7 +239,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 }
 
-// version is that of the main module of this binary; "" if nobody said.
+// version is that of the main module of this binary; "" if it was not set.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

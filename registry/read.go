@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -110,13 +110,13 @@ func garbage(key string, err error) error {
 		err = fmt.Errorf("its member %s is of another type: %s", wrong.Field, wrong.Value)
 	}
 	return fmt.Errorf("key %s of bucket %q holds no entry of a kind: %s: see who wrote it, then delete it "+
-		"(nats kv del %s %s), and it will be published again", foreign.Quote(key), Bucket, foreign.Message(err.Error()),
-		Bucket, foreign.Typed(key, "<key>"))
+		"(nats kv del %s %s), and it will be published again", printable.Quote(key), Bucket,
+		printable.Message(err.Error()), Bucket, printable.Typed(key, "<key>"))
 }
 
 func newer(key string, version int) error {
 	return fmt.Errorf("key %s of bucket %q has schemaVersion %d, and this program knows %d: use a newer one",
-		foreign.Quote(key), Bucket, version, SchemaVersion)
+		printable.Quote(key), Bucket, version, SchemaVersion)
 }
 
 // Permissions returns what a user needs to read the registry with entity.RoleReader, and to make its bucket with

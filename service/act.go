@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/telling"
 	"k8s.io/klog/v2"
 )
@@ -69,10 +69,10 @@ func (r *request) enqueued(
 	}
 	e := r.engine.Explainer().Explain(key)
 	if e.State == controller.StateUnknown {
-		return nil, refuse(codeNotFound, "there is neither a document nor a record of %s", foreign.Quote(key))
+		return nil, refuse(codeNotFound, "there is neither a document nor a record of %s", printable.Quote(key))
 	}
 	if why := useless[e.State]; why != "" {
-		return nil, refuse(codeConflict, "%s would not be reconciled: %s", foreign.Quote(key), why)
+		return nil, refuse(codeConflict, "%s would not be reconciled: %s", printable.Quote(key), why)
 	}
 	if err := check(e); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func reconcile(ctx context.Context, r *request) (any, error) {
 	return r.enqueued(ctx, ReasonReconcile, "is reconciled", func(e controller.Explanation) error {
 		if e.Parked {
 			return refuse(codeConflict, "%s is parked, as its reconcile failed for good: unpark it to try again",
-				foreign.Quote(e.Key))
+				printable.Quote(e.Key))
 		}
 		return nil
 	})
@@ -96,7 +96,7 @@ func unpark(ctx context.Context, r *request) (any, error) {
 	const what = "is tried again though it failed for good"
 	return r.enqueued(ctx, ReasonUnpark, what, func(e controller.Explanation) error {
 		if !e.Parked {
-			return refuse(codeConflict, "%s is not parked: it is %s", foreign.Quote(e.Key), e.State)
+			return refuse(codeConflict, "%s is not parked: it is %s", printable.Quote(e.Key), e.State)
 		}
 		return nil
 	})

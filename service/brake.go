@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -33,8 +33,8 @@ type Brake struct {
 func (c *served) brake() *Brake {
 	s := c.engine.BrakeState()
 	return &Brake{
-		Engaged: s.Engaged, Engagement: foreign.Text(s.Engagement), Count: s.Count(), Since: s.Since,
-		Reason: foreign.Message(s.Reason), Held: s.Held, Swept: s.Swept, Pruned: s.Pruned, Released: s.Released,
+		Engaged: s.Engaged, Engagement: printable.Text(s.Engagement), Count: s.Count(), Since: s.Since,
+		Reason: printable.Message(s.Reason), Held: s.Held, Swept: s.Swept, Pruned: s.Pruned, Released: s.Released,
 	}
 }
 
@@ -106,7 +106,7 @@ func (r *request) texts(keys sets.Set[string]) sets.Set[string] {
 	shown := make(sets.Set[string], len(keys))
 	for key := range keys {
 		if !r.engine.WellFormed(key) {
-			key = foreign.Text(key)
+			key = printable.Text(key)
 		}
 		shown.Insert(key)
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/micro"
 )
 
@@ -29,9 +29,9 @@ func callerOf(req micro.Request) string {
 	who := "a user"
 	switch {
 	case info.Name != "":
-		who = "user " + foreign.Quote(info.Name)
+		who = "user " + printable.Quote(info.Name)
 	case info.User != "":
-		who = "user " + foreign.Quote(info.User)
+		who = "user " + printable.Quote(info.User)
 	}
-	return "somebody who says to be " + who + " of account " + foreign.Quote(info.Account)
+	return "somebody who says to be " + who + " of account " + printable.Quote(info.Account)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -50,7 +50,7 @@ func asError(err error) *Error {
 		return told
 	}
 	if p, ok := errors.AsType[*guard.Panic](err); ok {
-		return refuse(codeInternal, "%s", foreign.Message(p.Message()))
+		return refuse(codeInternal, "%s", printable.Message(p.Message()))
 	}
 	code := codeInternal
 	switch {
@@ -59,5 +59,5 @@ func asError(err error) *Error {
 	case apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsAlreadyExists(err):
 		code = codeConflict
 	}
-	return refuse(code, "%v", foreign.Error(err))
+	return refuse(code, "%v", printable.Error(err))
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/micro"
 	"k8s.io/klog/v2"
 )
@@ -115,7 +115,7 @@ func (r *request) decode(into any) error {
 	}
 	if err != nil {
 		return refuse(codeBadRequest, "the body is not that of a request to %s: %s", r.verb.name,
-			foreign.Message(err.Error()))
+			printable.Message(err.Error()))
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 		if !s.cfg.mayAnswer(req.Reply()) {
 			s.dropped.Do(func() {
 				logger.Info("A request wants its answer elsewhere than in an inbox, and is dropped; so are others, "+
-					"without a word (see Config.Inboxes)", "reply", foreign.Text(req.Reply()))
+					"without a word (see Config.Inboxes)", "reply", printable.Text(req.Reply()))
 			})
 			return
 		}
@@ -204,7 +204,7 @@ func (s *Service) admit(r *request) error {
 	}
 	if r.confined && !namespaceName.MatchString(r.namespace) {
 		return refuse(codeBadRequest, "%s is no namespace: want letters, digits, '-', '_' and '='",
-			foreign.Quote(r.namespace))
+			printable.Quote(r.namespace))
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
 	if lead := r.engine.Explainer().Lead(); !r.verb.standby && (!lead.Leads || lead.Stopped) {
 		refused := refuse(codeNotDone, "controller %q does not lead here, or stops: ask again", r.name())
 		if lead.Holder != "" && !r.confined { // as explained does
-			refused.Leader = foreign.Text(lead.Holder)
+			refused.Leader = printable.Text(lead.Holder)
 			refused.Description = strings.TrimSuffix(refused.Description, ": ask again") +
 				"; when it was looked at last, the leader was " + refused.Leader + ": ask again"
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/explain"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // About is the answer to "about".
@@ -39,7 +39,7 @@ func about(_ context.Context, r *request) (any, error) {
 	cfg := r.primary.Config()
 	a := &About{
 		Controller: r.name(), Kind: cfg.Kind, APIVersion: cfg.APIVersion, Bucket: cfg.Bucket,
-		Namespaced: cfg.Namespaced, Leading: r.engine.Leads(), Leader: foreign.Text(r.leader()),
+		Namespaced: cfg.Namespaced, Leading: r.engine.Leads(), Leader: printable.Text(r.leader()),
 	}
 	if cfg.StatusBucket != entity.NoStatusBucket {
 		a.StatusBucket = cfg.StatusBucket
@@ -70,9 +70,9 @@ func (r *request) key() (string, error) {
 		return "", refuse(codeBadRequest, `a key is needed: {"key":"home"}, or {"key":"namespace/home"}`)
 	case !r.has(of.Key):
 		return "", refuse(codeElsewhere, "key %s is not in %v, which the subject names: the namespace of the subject "+
-			"says which keys may be asked about", foreign.Quote(of.Key), r.scope)
+			"says which keys may be asked about", printable.Quote(of.Key), r.scope)
 	case !r.engine.WellFormed(of.Key):
-		return "", refuse(codeBadRequest, "the bucket can have no key %s", foreign.Quote(of.Key))
+		return "", refuse(codeBadRequest, "the bucket can have no key %s", printable.Quote(of.Key))
 	}
 	return of.Key, nil
 }
@@ -134,7 +134,7 @@ func listKeys(ctx context.Context, r *request) (any, error) {
 	}
 	for _, state := range of.States {
 		if !slices.Contains(explain.States, state) {
-			return nil, refuse(codeBadRequest, "there is no state %s", foreign.Quote(string(state)))
+			return nil, refuse(codeBadRequest, "there is no state %s", printable.Quote(string(state)))
 		}
 	}
 	p, err := r.newPage(of.Limit, 0)
@@ -262,13 +262,13 @@ func stats(_ context.Context, r *request) (any, error) {
 		Pruned: s.Pruned, Sweeps: s.Sweeps, Orphaned: s.Orphaned, Degraded: []Problem{},
 	}
 	if l := s.LongestRunning; l.Key != "" {
-		answer.LongestRunning = &Longest{Key: foreign.Text(l.Key), Since: l.Since, Attempt: l.Attempt}
+		answer.LongestRunning = &Longest{Key: printable.Text(l.Key), Since: l.Since, Attempt: l.Attempt}
 	}
 	if r.hasBrake() == nil {
 		answer.Brake = r.brake()
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.Degraded)) {
-		problem := Problem{What: foreign.Text(what), Says: foreign.Message(s.Degraded[what].Error())}
+		problem := Problem{What: printable.Text(what), Says: printable.Message(s.Degraded[what].Error())}
 		if p, ok := s.Degraded[what].(*controller.Problem); ok {
 			problem.Since = p.Since
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	restoring "github.com/nagi-runtime/nagi/internal/restore"
 )
 
@@ -16,7 +16,7 @@ import (
 type Vanished = controller.Vanished
 
 // Restorer is a controller that can put vanished documents back. Each of its reads and writes is bounded, and how many
-// there are nobody knows, so neither method gets a deadline.
+// there are is not known, so neither method gets a deadline.
 type Restorer interface {
 	// ListVanished lists them, in the order of their keys.
 	ListVanished(ctx context.Context) ([]Vanished, error)
@@ -181,8 +181,8 @@ func (r *request) notRestored(err error) error {
 		return e
 	}
 	if other, ok := errors.AsType[*restoring.NotLeading](err); ok {
-		e := refuse(codeNotDone, "%v", foreign.Error(err))
-		e.Leader = foreign.Text(other.Holder)
+		e := refuse(codeNotDone, "%v", printable.Error(err))
+		e.Leader = printable.Text(other.Holder)
 		return e
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/engine"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/time/rate"
@@ -102,7 +102,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	if s.started.Swap(true) {
 		return errors.New("service: Run was called before: a service runs once")
 	}
-	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("service", s.cfg.Name)
+	logger := printable.Logger(klog.FromContext(ctx)).WithValues("service", s.cfg.Name)
 	ctx = klog.NewContext(ctx, logger)
 	nc := s.cfg.Conn
 	closed := nc.StatusChanged(nats.CLOSED)
@@ -205,7 +205,7 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 		}
 	}
 	if !nc.IsConnected() {
-		return nil // nobody hears an answer
+		return nil // there is no subject to reply to
 	}
 	if err := nc.Drain(); err != nil {
 		return fmt.Errorf("service %q: drain its connection: %w", s.cfg.Name, err)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -33,8 +33,8 @@ func (d *driver[Desired, Observed]) begin(
 	}
 	ctx, span := d.tracer.tracer.Start(ctx, what+" "+d.Kind(), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(
-			attrKind.String(d.Kind()), attrKey.String(foreign.Text(target.Owner.Key)),
-			attrName.String(foreign.Text(target.Name)),
+			attrKind.String(d.Kind()), attrKey.String(printable.Text(target.Owner.Key)),
+			attrName.String(printable.Text(target.Name)),
 		))
 	return ctx, func(err error) { end(span, err) }
 }

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -26,9 +26,9 @@ func failed(span trace.Span, err error) {
 // text is what an error says, printable and bounded. A panic has no stack, which the log has.
 func text(err error) string {
 	if panicked, ok := errors.AsType[*guard.Panic](err); ok {
-		return foreign.Message(panicked.Message())
+		return printable.Message(panicked.Message())
 	}
-	return foreign.Error(err).Error()
+	return printable.Error(err).Error()
 }
 
 // end ends the span of a call.

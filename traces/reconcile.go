@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -44,7 +44,7 @@ func (t *Tracer) Begin(ctx context.Context, b controller.Beginning) context.Cont
 	ctx, span := t.tracer.Start(ctx, "reconcile "+b.Kind, opts...)
 	if span.IsRecording() {
 		span.SetAttributes(
-			attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(foreign.Text(b.Key)),
+			attrController.String(b.Controller), attrKind.String(b.Kind), attrKey.String(printable.Text(b.Key)),
 			attrOperations.String(b.Operations.String()), attrAttempt.Int(b.Attempt),
 			attrWait.Float64(b.Waited.Seconds()), attrCauses.Int(len(b.Causes)+b.MoreCauses),
 		)
@@ -71,7 +71,7 @@ func (in *inSpan) Value(key any) any {
 }
 
 // spanOf returns the span of a reconcile whose context Begin has returned; nil if it has none. Observers that embed a
-// Tracer may hand on a child of that context. While no span is open nobody looks for one.
+// Tracer may hand on a child of that context. While no span is open none is looked for.
 func (t *Tracer) spanOf(ctx context.Context) trace.Span {
 	in, ok := ctx.(*inSpan)
 	if !ok && t.open.Load() > 0 {
@@ -95,7 +95,7 @@ func linksTo(causes []controller.Cause) (links []trace.Link, newest trace.SpanCo
 		}
 		newest = of
 		links = append(links, trace.Link{SpanContext: of, Attributes: []attribute.KeyValue{
-			attrBucket.String(c.Bucket), attrKey.String(foreign.Text(c.Key)), attrRevision.Int64(int64(c.Revision)),
+			attrBucket.String(c.Bucket), attrKey.String(printable.Text(c.Key)), attrRevision.Int64(int64(c.Revision)),
 		}})
 	}
 	return links, newest

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -21,7 +21,7 @@ func (t *Tracer) OnWrite(ctx context.Context, w entity.Write) (nats.Header, func
 	}
 	ctx, span := t.tracer.Start(ctx, name, written...)
 	if span.IsRecording() {
-		span.SetAttributes(attrKind.String(w.Kind), attrBucket.String(w.Bucket), attrKey.String(foreign.Text(w.Key)))
+		span.SetAttributes(attrKind.String(w.Kind), attrBucket.String(w.Bucket), attrKey.String(printable.Text(w.Key)))
 	}
 	return headerOf(ctx), func(err error) { end(span, err) }
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -18,13 +18,13 @@ import (
 // whose reconciles need the API wait, with their operations.
 //
 // A list that fails shows that the API is away. A list that succeeds after it shows that the API is back. A call of a
-// key that fails shows less: it may be the fault of that key alone, whose spec names an endpoint where nobody answers.
+// key that fails shows less: it may be the fault of that key alone, whose spec names an endpoint that does not answer.
 // It opens the breaker too, but when a list has succeeded after it one key tries first, and the others wait until it
-// got its answer. A key that fails again though others got their answers, or few failed at all, is at fault itself, and
-// fails like any other.
+// got its answer: as a half-open circuit breaker lets one call pass. A key that fails again though others got their
+// answers, or few failed at all, is at fault itself, and fails like any other.
 type breaker struct {
 	source  *Source
-	backoff backoff.Backoff
+	backoff retry.Backoff
 	life    context.Context // of the source, for logs
 
 	mu       sync.Mutex
@@ -47,7 +47,7 @@ const fewSuspects = 2
 
 func newBreaker(s *Source) *breaker {
 	return &breaker{
-		source: s, backoff: backoff.New(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
+		source: s, backoff: retry.NewBackoff(s.config.BackoffMin, s.config.BackoffMax), life: context.Background(),
 		suspects: map[string]time.Time{}, trying: map[string]struct{}{},
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -168,7 +169,7 @@ func (s *Source) Err() error {
 // IsOptional implements source.Source.
 func (s *Source) IsOptional() bool { return s.config.Optional }
 
-// Outdated implements source.Owned. A teardown asks Stale of the set, too: it needs a list of its own.
+// Outdated implements deletes.Source. A teardown asks Stale of the set, too: it needs a list of its own.
 func (s *Source) Outdated() error { return source.NotSynced(s) }
 
 // Owns implements source.Owned.
@@ -177,8 +178,11 @@ func (s *Source) Owns() bool { return true }
 // Deletable implements source.Owned.
 func (s *Source) Deletable() bool { return true }
 
-// Resource implements source.Owned.
-func (s *Source) Resource() ownerproof.Resource { return ownerproof.API() }
+// Resource implements owner.Source.
+func (s *Source) Resource() owner.Resource { return owner.ResourceOfAPI() }
+
+// AnyNamespace implements owner.Source. A resource has no namespace.
+func (s *Source) AnyNamespace() bool { return false }
 
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return s.cache.all() }
@@ -186,9 +190,15 @@ func (s *Source) All() []metav1.Object { return s.cache.all() }
 // OwnedBy implements source.Owned. It never fails.
 func (s *Source) OwnedBy(key string) ([]metav1.Object, error) { return s.cache.ownedBy(key), nil }
 
-// Remove deletes a resource. The next list shows whether it is gone.
-func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
-	resource := obj.(*Object).Resource
+// OwnedLive implements source.Owned: a teardown waits for a list of its own, see Set.Stale.
+func (s *Source) OwnedLive(context.Context, string) ([]metav1.Object, error) { return nil, nil }
+
+// WrittenBy implements source.Owned: a resource does not tell.
+func (s *Source) WrittenBy(metav1.Object, string) bool { return false }
+
+// Remove implements deletes.Source. The next list shows whether the resource is gone.
+func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {
+	resource := permit.Object().(*Object).Resource
 	limited, cancel, err := gate{source: s, key: resource.OwnerKey}.Enter(ctx)
 	if err != nil {
 		return err

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"k8s.io/klog/v2"
 )
 
 // watch takes the pushes of the API. A Watch that ends is called again, with backoff.
 func (s *Source) watch(ctx context.Context, watcher external.Watcher) {
-	pauses := backoff.New(s.config.BackoffMin, s.config.BackoffMax)
+	pauses := retry.NewBackoff(s.config.BackoffMin, s.config.BackoffMax)
 	ctx = s.withOwner(ctx)
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()

@@ -18,12 +18,6 @@ func (b *Brake) CameLate() {
 	b.poke()
 }
 
-// Doubts reports whether an inferred delete of the key must not go, or is not decided yet.
-func (b *Brake) Doubts(key string) bool {
-	if !b.busy.Load() {
-		return false
-	}
-	b.mu.Lock()
-	defer b.unlock()
-	return !b.disarmed && !b.allowed.Has(key) && (b.suspects.Has(key) || b.held.Has(key))
-}
+// LetsGo reports whether the delete of a key, which is owed, may go on: it is evidenced, or was let go and is not in
+// doubt again.
+func (b *Brake) LetsGo(key string) bool { return b.Primaries.Evidenced(key) || b.Admit(key) }

@@ -118,12 +118,12 @@ func TestWhatASourceShowsThatComesLateIsWeighed(t *testing.T) {
 				}
 				w.settle()
 				if when == "after" {
-					if w.b.Doubts(name(0)) {
+					if !w.b.LetsGo(name(0)) {
 						t.Error("what was let go is in doubt")
 					}
 					show()
 					w.b.CameLate()
-					if !w.b.Doubts(name(0)) {
+					if w.b.LetsGo(name(0)) {
 						t.Error("what was weighed without it is not in doubt")
 					}
 					w.settle()
@@ -133,7 +133,7 @@ func TestWhatASourceShowsThatComesLateIsWeighed(t *testing.T) {
 				w.settle()
 				w.b.CameLate()
 				w.settle()
-				if w.b.Doubts(name(0)) {
+				if !w.b.LetsGo(name(0)) {
 					t.Error("what was released is in doubt")
 				}
 			})

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -52,7 +52,7 @@ func (b *Brake) disprove(stamps []owner.Stamped, what string, former []string, n
 	return fmt.Sprintf("of %d %s, what they own carries a revision of %d that the stream, at %d, has not reached, "+
 		"of %d one that is another document's now, and of %d one of another stream, as %s",
 		len(d.Asked), what, len(d.Ahead), now.Highest, len(d.Taken), len(d.Elsewhere),
-		foreign.Quote(slices.Min(lost.UnsortedList())))
+		printable.Quote(slices.Min(lost.UnsortedList())))
 }
 
 // otherStream is what is wrong where stamps of missing owners disprove the stream.

@@ -1,7 +1,7 @@
 // Package causes remembers which writes made a key due, as far as they came with a trace.
 //
 // The rule: it is best effort, and bounded. What is forgotten costs a link in a trace, and nothing else. Nothing here
-// reads what the headers say: that is for who asked for the causes, see attempts.CauseTaker. Without one nothing is
+// reads what the headers say: that is for who asked for the causes, see engine.CauseTaker. Without one nothing is
 // kept.
 package causes
 
@@ -21,7 +21,7 @@ type Cause struct {
 	Bucket   string
 	Key      string // as in NATS
 	Revision uint64
-	// TraceParent and TraceState are headers of the message. They are bounded; nobody has looked at what they say, and
+	// TraceParent and TraceState are headers of the message. They are bounded; what they say was not looked at, and
 	// everybody who may write the key can make them up.
 	TraceParent, TraceState string
 }

@@ -5,13 +5,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/attempts"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -47,15 +46,15 @@ func (e *Engine) Call(
 	a.Number, a.Operations = state.Failures+1, operations
 	run := e.running.Begin(it.Key, start, a.Number)
 	e.stats.Running.Add(1)
-	var observed attempts.Observed
+	var observed ObservedAttempt
 	caused := e.causes.Take(it.Key)
 	if len(e.opts.Observers) > 0 {
 		before := ctx
-		ctx = e.opts.Observers.Begin(before, &observed, attempts.Beginning{
+		ctx = e.opts.Observers.Begin(before, &observed, Beginning{
 			Controller: e.name, Kind: e.Kind, Key: it.Key, Operations: operations, Attempt: a.Number, At: start,
 			Waited: t.Waited(it.Added, start), Causes: caused.Causes, MoreCauses: caused.More,
 		})
-		a.Under = attempts.Aftermath(t.Ctx, before, ctx)
+		a.Under = Aftermath(t.Ctx, before, ctx)
 	}
 	a.Err = guard.Call(func() (err error) {
 		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
@@ -67,7 +66,7 @@ func (e *Engine) Call(
 	e.causes.Settle(it.Key, caused, a.Unfinished())
 	if len(e.opts.Observers) > 0 {
 		_, panicked := a.Err.(*guard.Panic)
-		observed.End(&attempts.Ending{
+		observed.End(&Ending{
 			Key: it.Key, Operations: operations, Attempt: a.Number, Took: a.Took, Err: a.Err, Panicked: panicked,
 			Terminal: a.Err != nil && a.Waits == nil && lifecycle.IsTerminal(a.Err),
 			Waits:    a.Waits != nil, CutShort: a.CutShort, RequeueAfter: a.Requeue,
@@ -80,7 +79,7 @@ func (e *Engine) Call(
 
 // conclude says what came of the call of the reconciler.
 func (e *Engine) conclude(
-	t *lifecycle.Term, key string, trail *loops.Trail, own *current.Context, a *lifecycle.Attempt,
+	t *lifecycle.Term, key string, trail *loops.Trail, own *reconcilectx.Context, a *lifecycle.Attempt,
 ) {
 	if a.Err != nil && t.Ctx.Err() != nil && lifecycle.IsTerminal(a.Err) {
 		a.Err = lifecycle.TooLate(a.Err, context.Cause(t.Ctx))

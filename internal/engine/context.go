@@ -4,45 +4,44 @@ import (
 	"context"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
 // newContext returns the context of one reconcile.
-func (e *Engine) newContext(t *lifecycle.Term, key string, operations operation.Operations) *current.Context {
-	c := current.NewContext(t.Ctx, &e.contexts, t.Logger, key, operations)
+func (e *Engine) newContext(t *lifecycle.Term, key string, operations operation.Operations) *reconcilectx.Context {
+	c := reconcilectx.NewContext(t.Ctx, &e.contexts, t.Logger, key, operations)
 	if e.opts.LogConstructor != nil {
 		c.WithLogger()
 	}
 	return c
 }
 
-// reconcileHost implements current.Host.
+// reconcileHost implements reconcilectx.Host.
 type reconcileHost struct{ *Engine }
 
-// Name implements current.Host.
+// Name implements reconcilectx.Host.
 func (h reconcileHost) Name() string { return h.name }
 
-// PrimaryOf implements current.Host.
-func (h reconcileHost) PrimaryOf(key string) current.Primary { return h.primaryOf(key) }
+// PrimaryOf implements reconcilectx.Host.
+func (h reconcileHost) PrimaryOf(key string) reconcilectx.Primary { return h.primaryOf(key) }
 
-// Warn implements current.Host.
+// Warn implements reconcilectx.Host.
 func (h reconcileHost) Warn(key, reason, message string) { h.warn(key, reason, message) }
 
-// WarnOnce implements current.Host.
+// WarnOnce implements reconcilectx.Host.
 func (h reconcileHost) WarnOnce(key, object, reason, message string) {
 	if h.keys.IsNews(key, object, reason+" "+message) {
 		h.Warn(key, reason, message)
 	}
 }
 
-// Logger implements current.Host.
+// Logger implements reconcilectx.Host.
 func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {
 	f := h.opts.LogConstructor
 	if f == nil {
@@ -50,17 +49,17 @@ func (h reconcileHost) Logger(base logr.Logger, key string, operations operation
 	}
 	logger := base.WithValues("key", key) // what is left if f panics
 	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() {
-		logger = foreign.Logger(f(base, key, operations))
+		logger = printable.Logger(f(base, key, operations))
 	})
 	return logger
 }
 
-// Uncovered implements current.Host.
+// Uncovered implements reconcilectx.Host.
 func (h reconcileHost) Uncovered() { h.stats.Uncovered.Add(1) }
 
 // primaryOf names the primary with that key.
-func (e *Engine) primaryOf(key string) current.Primary {
-	p := current.Primary{Writer: e.contexts.Writer}
+func (e *Engine) primaryOf(key string) reconcilectx.Primary {
+	p := reconcilectx.Primary{Writer: e.contexts.Writer}
 	p.Owner = owner.Owner{Kind: e.Kind, Key: key, Instance: e.InstanceID()}
 	if stream := e.primary.Stream(); stream.Highest > 0 {
 		p.Stamp = owner.Stamp{Stream: stream.Created, Revision: e.primary.View(key).Revision}
@@ -70,7 +69,7 @@ func (e *Engine) primaryOf(key string) current.Primary {
 }
 
 // SetOwner makes the primary with that key the owner of obj, and proves it if that is wanted and the place is known.
-func (e *Engine) SetOwner(obj metav1.Object, key string, in ownerproof.Resource) {
+func (e *Engine) SetOwner(obj metav1.Object, key string, in owner.Resource) {
 	e.primaryOf(key).Own(obj)
 	owner.Prove(obj, e.opts.Proofs, in)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/counts"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
@@ -14,13 +13,17 @@ import (
 )
 
 // Counters are those of the engine; they may be read at any time.
-func (e *Engine) Counters() *counts.Counts { return &e.stats }
+func (e *Engine) Counters() *Counts { return &e.stats }
 
 // QueueCounts counts the keys in the queue.
 func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 
 // QueueTotals counts how often a key became due, and how often one was added with a delay.
 func (e *Engine) QueueTotals() (adds, delays uint64) { return e.queue.Totals() }
+
+// Remembered is of how many keys something is known that the caches do not have: what is due or delayed, what is
+// unusual, and calls of mappers that are made again.
+func (e *Engine) Remembered() int { return e.queue.Remembered() + e.keys.Len() + e.mappings.Waiting() }
 
 // Phase tells whether all sources have synced, and whether Run has returned.
 func (e *Engine) Phase() (synced, ended bool) { return e.synced.Load(), e.ended.Load() }

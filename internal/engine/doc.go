@@ -4,5 +4,5 @@
 // function, settle, acts on it: it alone gives keys back to the queue, adds delays, counts failures and parks keys.
 //
 // The rooms below do not know the engine. It gives each the few methods that the room asks for: source.Listener,
-// apisource.Host, kubesource.Host, current.Host, brake.Primaries, lifecycle.Caller.
+// apisource.Host, kubesource.Host, reconcilectx.Host, brake.Primaries, lifecycle.Caller.
 package engine

@@ -8,27 +8,23 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/asyncwrites"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
-	"github.com/nagi-runtime/nagi/internal/counts"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
-	"github.com/nagi-runtime/nagi/internal/observing"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/resync"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/internal/telling"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,26 +46,27 @@ type Engine struct {
 	reconcile Reconcile
 	queue     *queue.Queue
 	mappings  *source.Mappings
-	records   *entity.Records // nil without teardown
+	records   records // nil without teardown
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
-	teardown  *teardown.Teardown
+	teardown  *lifecycle.Teardown
+	deletes   *deletes.Guard
 	keys      keytable.Table
 	hashes    owner.Hashes // of the primaries
 	life      lifecycle.Lifecycle
-	contexts  current.Config  // of reconciles
-	backoff   backoff.Backoff // of attempts, of writes of records, of refused statuses: each counts for itself
-	stats     counts.Counts
+	contexts  reconcilectx.Config // of reconciles
+	backoff   retry.Backoff       // of attempts, of writes of records, of refused statuses: each counts for itself
+	stats     Counts
 	suspects  loops.Suspects
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
 	events    telling.Events
-	reports   foreign.Reports // about keys that others wrote
-	async     *asyncwrites.Writes
+	reports   printable.Reports // about keys that others wrote
+	async     *asyncWrites
 
 	filtered bool // only a part of the bucket is ours
-	sweeper  *resync.Sweeper
+	sweeper  *sweeper
 
 	reserved   *record.Bucket // nil without teardown, as are claim and garbled
 	claim      *record.Claim
@@ -94,14 +91,14 @@ func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
-		return opts.WithoutTeardown || client.Records() != nil
+		return opts.WithoutTeardown || client.EnginePort().Records() != nil
 	}); err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
 		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
-		backoff: backoff.New(opts.BackoffMin, opts.BackoffMax),
+		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
@@ -111,30 +108,30 @@ func New[T entity.IEntity](
 	e.leaseHealth = e.health.Reporter(telling.LeaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
-	observer := &observing.Observer{}
+	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
 	e.events = telling.Events{
 		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
 		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
 	}
+	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
-		e.keepRecords(client.Config(), client.Records())
+		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
-	e.contexts = current.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
+	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
-	*observer = observing.Observer{
-		Host: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
-		LeaseRemoved: e.leaseRemoved,
+	*observer = primaryHandler{
+		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
+		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
-	e.sweeper = &resync.Sweeper{
+	e.sweeper = &sweeper{
 		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown,
@@ -151,13 +148,13 @@ func New[T entity.IEntity](
 }
 
 // keepRecords is for an engine with a status bucket.
-func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
+func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
 	e.claim = record.NewClaim(e.reserved, e.name, e.opts.Instance)
 	e.garbled = &record.Garbled{Bucket: e.statusBucket, Board: e.health}
-	e.async = asyncwrites.New()
+	e.async = newAsyncWrites()
 	e.filtered = config.Filter != ">"
 	e.anchors = &record.Anchors{
 		Controller: e.name, Kind: e.Kind, Limit: config.LastDocumentLimit, Records: records, Primary: e.primary,
@@ -166,6 +163,7 @@ func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
 	e.brake = e.newBrake()
+	e.teardown.Brake = e.brake
 	e.anchors.Overruled = e.brake.Overrules
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
@@ -202,7 +200,7 @@ func (e *Engine) Name() string { return e.name }
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {
 	for _, s := range e.sources {
-		if s, ok := s.(interface{ Kind() string }); ok {
+		if s, ok := s.(source.Kinded); ok {
 			kinds = append(kinds, s.Kind())
 		}
 	}
@@ -212,27 +210,20 @@ func (e *Engine) Kinds() (kinds []string) {
 // owned are the sources in which primaries own something.
 func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 
-func (e *Engine) newTeardown() *teardown.Teardown {
-	return teardown.New(teardown.Config{
+func (e *Engine) newTeardown() *lifecycle.Teardown {
+	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
-		Admit: func(ctx context.Context, owner, source, object, version string) bool {
-			return e.brake.AdmitSwept(ctx, owner, source, object, version)
-		},
-		Late: func(s source.Owned) bool { _, late := e.without.Load(s); return late },
-		Doubts: func(key string) bool {
-			return e.brake.Doubts(key) && !lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys}.Evidenced(key)
-		},
-		Owner: teardownOwner{e}, Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
-		Counters: teardown.Counters{
+		Guard: e.deletes, Owner: teardownOwner{e},
+		Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
+		Counters: lifecycle.TeardownCounters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },
 			LeftUnproven: func(n int) { e.stats.LeftUnproven.Add(uint64(n)) },
-			LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
 		},
 	})
 }
 
-// teardownOwner implements teardown.Owner.
+// teardownOwner implements lifecycle.TeardownOwner.
 type teardownOwner struct{ *Engine }
 
 func (o teardownOwner) LastSeen(key string) metav1.Object { return o.lastSeen(key) }
@@ -252,7 +243,7 @@ func (e *Engine) warn(key, reason, message string) {
 // callback runs a callback of the user; its panic must not end the process.
 func (e *Engine) callback(ctx context.Context, name string, f func()) {
 	if err := guard.Call(func() error { e.callbacks.Call(name, f); return nil }); err != nil {
-		foreign.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
+		printable.Logger(klog.FromContext(ctx)).Error(err, "Callback panicked", "callback", name)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -19,7 +19,7 @@ var _ kubesource.Host = kubeHost{}
 func (h kubeHost) SourceChanged(ctx context.Context, s source.Source) { h.SourceHealth(ctx, s) }
 
 // Answered implements kubesource.Host.
-func (h kubeHost) Answered(server kubeerrors.Server) { h.answered(server) }
+func (h kubeHost) Answered(server kubeapi.Server) { h.answered(server) }
 
 // Unlisted implements kubesource.Host.
 func (h kubeHost) Unlisted() { h.stats.Unlisted.Add(1) }
@@ -31,11 +31,11 @@ func (h kubeHost) Stopping() bool { return h.leadership.stopping.Load() }
 // nil if the error is another. When that is over the key is due at once, with its failures forgotten: an outage of an
 // hour would cost it minutes more.
 func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
-	if !kubeerrors.AwaitsServer(err) {
+	if !kubeapi.AwaitsServer(err) {
 		return nil
 	}
 	by := &keytable.Unanswered{}
-	if server := kubeerrors.UnansweredBy(err); kubesource.HasServer(e.sources, server) {
+	if server := kubeapi.UnansweredBy(err); kubesource.HasServer(e.sources, server) {
 		by.Server = server
 	}
 	return by
@@ -43,7 +43,7 @@ func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
 
 // answered makes the keys due that failed while an API server was away, and forgets those failures. A server that has
 // just started also refuses everybody but administrators, until it has read who may do what.
-func (e *Engine) answered(server kubeerrors.Server) {
+func (e *Engine) answered(server kubeapi.Server) {
 	concerns := func(s *keytable.State) bool {
 		return s.Unanswered != nil && (s.Unanswered.Server == 0 || s.Unanswered.Server == server)
 	}

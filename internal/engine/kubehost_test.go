@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -16,13 +16,13 @@ import (
 // serverSource is a source over an informer of that API server.
 type serverSource struct {
 	source.Source
-	server kubeerrors.Server
+	server kubeapi.Server
 }
 
-func (s serverSource) Server() kubeerrors.Server { return s.server }
+func (s serverSource) Server() kubeapi.Server { return s.server }
 
 // unansweredEngine is an engine with sources of those API servers.
-func unansweredEngine(servers ...kubeerrors.Server) *Engine {
+func unansweredEngine(servers ...kubeapi.Server) *Engine {
 	e := &Engine{queue: queue.New(queue.Options{})}
 	for _, server := range servers {
 		e.sources = append(e.sources, serverSource{server: server})
@@ -45,9 +45,9 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const one, another, noSource = 1, 2, 3
 		e := unansweredEngine(one, another)
-		e.fails("one", kubeerrors.MarkUnanswered(errLost, one))
-		e.fails("another", kubeerrors.MarkUnanswered(errLost, another))
-		e.fails("no source", kubeerrors.MarkUnanswered(errLost, noSource))
+		e.fails("one", kubeapi.MarkUnanswered(errLost, one))
+		e.fails("another", kubeapi.MarkUnanswered(errLost, another))
+		e.fails("no source", kubeapi.MarkUnanswered(errLost, noSource))
 		e.fails("unmarked", errLost)
 		e.answered(one)
 		for range 3 {
@@ -70,7 +70,7 @@ func TestTheAnswerOfOneAPIServerWakesNobodyWhoWaitsForAnother(t *testing.T) {
 func TestAKeyThatIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForItsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := unansweredEngine(1)
-		e.fails("home", kubeerrors.MarkUnanswered(errLost, 1))
+		e.fails("home", kubeapi.MarkUnanswered(errLost, 1))
 		e.fails("home", errors.New("forbidden"))
 		e.answered(1)
 		if n := waitingKeys(e.queue); n != 1 || e.keys.Of("home").Failures != 0 {
@@ -83,7 +83,7 @@ func TestAKeyThatIsRefusedBeforeTheReturnIsNoticedDoesNotWaitForItsBackoff(t *te
 func TestAKeyThatWaitsForAnOutdatedCacheIsDueWhenItIsNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := unansweredEngine(1, 2)
-		e.fails("home", kubeerrors.MarkOutdated(errors.New("the watch stands still"), 1))
+		e.fails("home", kubeapi.MarkOutdated(errors.New("the watch stands still"), 1))
 		e.answered(2)
 		if n := waitingKeys(e.queue); n != 0 {
 			t.Errorf("%d are due though another server answered", n)

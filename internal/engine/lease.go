@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
@@ -47,7 +46,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		},
 	}
 	lead = e.events.Terms(ctx, cfg.Identity, lead)
-	if err := hosted.WhileElected(ctx, hosted.Candidate{
+	if err := lease.WhileElected(ctx, lease.Candidate{
 		Apply:  func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) },
 		Health: e.health.Set, Holder: cfg.Holder,
 	}); err != nil {

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/nagi-runtime/nagi/internal/attempts"
 	"github.com/nagi-runtime/nagi/internal/brake"
-	"github.com/nagi-runtime/nagi/internal/checks"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
@@ -30,12 +28,12 @@ type Options struct {
 	DebounceMax      time.Duration
 	BrakeWindow      time.Duration
 	Lease            lease.Timing
-	Instance         string              // the id of the installation; "" takes the one that the status bucket keeps
-	Proofs           *ownerproof.Secrets // nil: no proofs of ownership are wanted
+	Instance         string         // the id of the installation; "" takes the one that the status bucket keeps
+	Proofs           *owner.Secrets // nil: no proofs of ownership are wanted
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)
 	OnBrake          func(brake.State)
-	Observers        attempts.Observers
+	Observers        AttemptObservers
 	OnSourceError    func(source string, err error)
 	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
 	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger
@@ -45,7 +43,7 @@ type Options struct {
 	SweepDryRun      bool
 	Predicates       source.Predicates // of the primary
 	Sources          []func(*Engine) (source.Source, error)
-	Clients          checks.Clients // of the sources in NATS
+	Clients          Clients // of the sources in NATS
 	Beside           []Beside
 
 	// What the Kumori API does differently.

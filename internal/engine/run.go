@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/hosted"
 	"github.com/nagi-runtime/nagi/internal/lease"
-	"github.com/nagi-runtime/nagi/internal/netpoll"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -29,7 +27,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("controller %q: Run was called before; a controller runs once: make a new one", e.name)
 	}
 	defer e.ended.Store(true)
-	logger := foreign.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
+	logger := printable.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
 	ctx = e.opts.Observers.BeginRun(ctx)
 	ctx = e.callbacks.Into(klog.NewContext(ctx, logger))
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
@@ -138,7 +136,7 @@ var errSyncTimeout = errors.New("sources did not sync in time (see WithCacheSync
 
 // lead works, until ctx ends, while this replica holds the lease.
 func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc) error {
-	endPolls := netpoll.For(ctx, e.queue.SetPoll)
+	endPolls := pollFor(ctx, e.queue.SetPoll)
 	var triggers sync.WaitGroup
 	if e.async != nil {
 		e.async.Start(life)
@@ -196,7 +194,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 
 // drain gives the running reconciles their grace period with a live context, and then ends it.
 func (e *Engine) drain(ctx context.Context, endLife context.CancelCauseFunc) error {
-	grace, cancelGrace := hosted.Grace(ctx, e.opts.GracePeriod)
+	grace, cancelGrace := lease.Grace(ctx, e.opts.GracePeriod)
 	defer cancelGrace()
 	if e.queue.WaitIdle(grace) == nil {
 		return nil

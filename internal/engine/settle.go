@@ -7,15 +7,14 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/failures"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
@@ -173,8 +172,8 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.Terminals, s.CleanUp, s.Owed = 0, 0, nil, false })
-	o.Attempt.NextDue = time.Now().Add(teardown.CheckInterval)
-	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, teardown.CheckInterval, queue.RetryDelay)
+	o.Attempt.NextDue = time.Now().Add(lifecycle.CheckInterval)
+	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, lifecycle.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)
 }
 
@@ -187,7 +186,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 			s.Parked = nil
 		}
 		s.RecordFailures++
-		s.Fails(foreign.Message(o.Err.Error()), false)
+		s.Fails(printable.Message(o.Err.Error()), false)
 		failures = s.RecordFailures
 	})
 	delay := e.backoff.Delay(failures)
@@ -213,7 +212,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Parked = nil // or nothing would ever say that it is
 		s.Refusals++
-		s.Fails(foreign.Message(o.Err.Error()), false)
+		s.Fails(printable.Message(o.Err.Error()), false)
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)

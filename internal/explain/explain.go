@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -17,13 +17,13 @@ const mostNamed = 10
 // Explain says what becomes of a key.
 func (x *Explainer) Explain(key string) Explanation {
 	if !x.WellFormed(key) {
-		e := Explanation{Key: foreign.Text(key), State: Malformed}
+		e := Explanation{Key: printable.Text(key), State: Malformed}
 		e.Says = e.sentence()
 		return e
 	}
 	f := x.look(key)
 	stream := x.Primary.StreamID()
-	e := Explanation{Key: key, Revision: f.view.Revision, Leading: f.lead.Leads, Leader: foreign.Text(f.lead.Holder)}
+	e := Explanation{Key: key, Revision: f.view.Revision, Leading: f.lead.Leads, Leader: printable.Text(f.lead.Holder)}
 	e.State, e.Since = f.stateOf(stream)
 	f.addDue(&e)
 	f.addTrouble(&e, stream)
@@ -46,10 +46,10 @@ func (x *Explainer) Explain(key string) Explanation {
 	return e
 }
 
-// namesFor names what the key wants and somebody else has.
+// namesFor names what the key wants and another primary has.
 func (x *Explainer) namesFor(key string) (names []string) {
 	for s, object := range source.AwaitedNames(x.Sources, key) {
-		names = append(names, s.String()+" "+foreign.Quote(object))
+		names = append(names, s.String()+" "+printable.Quote(object))
 	}
 	slices.Sort(names)
 	return names[:min(len(names), mostNamed)]
@@ -126,11 +126,11 @@ func (f *facts) addRecord(e *Explanation, stream string) {
 	if c == nil {
 		return
 	}
-	e.Recorded, e.ReconciledAt = foreign.Text(c.Reason), c.LastTransitionTime.Time
+	e.Recorded, e.ReconciledAt = printable.Text(c.Reason), c.LastTransitionTime.Time
 	switch {
 	case strings.HasPrefix(c.Message, awaitsName):
 		e.RecordedMessage = awaitsName + " that somebody else has"
 	case strings.HasPrefix(c.Message, record.WaitsFor):
-		e.RecordedMessage = foreign.Message(c.Message)
+		e.RecordedMessage = printable.Message(c.Message)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
 )
 
 // Explainer explains the keys of one controller. Its methods may be called concurrently, at any time.
@@ -25,9 +25,17 @@ type Explainer struct {
 	Mappings   *source.Mappings
 	Lead       func() Lead
 
-	Records  *entity.Records // nil without teardown, as are the next
+	Records  Records // nil without teardown, as are the next
 	Brake    *brake.Brake
-	Teardown *teardown.Teardown
+	Teardown *lifecycle.Teardown
+}
+
+// Records are those in the cache of the status bucket.
+type Records interface {
+	brake.Records
+	// Unreadable reports whether what the key has in the bucket is no record.
+	Unreadable(key string) bool
+	UnreadableKeys() []string
 }
 
 // Primary is the source of the primaries.

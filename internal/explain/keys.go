@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -47,7 +47,7 @@ func (x *Explainer) shown(keys []string) (shown []string, malformed map[string]s
 		if malformed == nil {
 			malformed = map[string]string{}
 		}
-		keys[i] = foreign.Text(key)
+		keys[i] = printable.Text(key)
 		malformed[keys[i]] = key
 	}
 	return keys, malformed
@@ -90,7 +90,7 @@ func (x *Explainer) candidates(states []State) (keys []string) {
 	return keys
 }
 
-// held lists the keys whose delete the brake holds, and the missing owners: of those it may be that nobody else knows.
+// held lists the keys whose delete the brake holds, and the missing owners: of those there may be no other trace.
 func (x *Explainer) held() []string {
 	if x.Brake == nil {
 		return nil

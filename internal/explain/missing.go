@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // missing lists the sources of which something may have happened that no key has heard of: those that do not work, and
@@ -16,13 +16,14 @@ func (x *Explainer) missing() (missing []MissingNews) {
 	for _, s := range x.Sources {
 		if problem, ok := problems[s.String()].(*health.Problem); ok {
 			missing = append(missing, MissingNews{
-				Source: s.String(), Since: problem.Since, Why: foreign.Message(problem.Error()),
+				Source: s.String(), Since: problem.Since, Why: printable.Message(problem.Error()),
 			})
 		}
 		if behind, is := x.Mappings.BehindIn(s); is {
 			missing = append(missing, MissingNews{
-				Source: s.String(), Since: behind.Since, Why: foreign.Message(fmt.Sprintf("the mapper has failed for "+
-					"%d of its objects, and is called again: %v", behind.Objects, behind.Err)),
+				Source: s.String(), Since: behind.Since, Why: printable.Message(fmt.Sprintf(
+					"the mapper has failed for %d of its objects, and is called again: %v",
+					behind.Objects, behind.Err)),
 			})
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // Reasons of the events about attempts that failed.
@@ -51,9 +51,9 @@ func Doubled(attempts int) bool { return bits.OnesCount(uint(attempts)) == 1 }
 // Reason is the reason of the event about an error of a reconcile. The message is the error's, without a stack.
 func Reason(err error) (reason, message string) {
 	if panicked, ok := errors.AsType[*guard.Panic](err); ok {
-		return ReasonPanicked, foreign.Message(panicked.Message())
+		return ReasonPanicked, printable.Message(panicked.Message())
 	}
-	return ReasonFailed, foreign.Message(foreign.Error(err).Error())
+	return ReasonFailed, printable.Message(printable.Error(err).Error())
 }
 
 var seed = maphash.MakeSeed()

@@ -11,7 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/notify"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -59,11 +60,11 @@ func (b *Board) Leave(ctx context.Context, name string, now func() error) {
 func (b *Board) change(ctx context.Context, name string, now func() error, gone string) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
-	err := foreign.Error(now()) // part of it may be what somebody else wrote
+	err := printable.Error(now()) // part of it may be what somebody else wrote
 	if !b.note(name, err) {
 		return
 	}
-	logger := foreign.Logger(klog.FromContext(ctx))
+	logger := printable.Logger(klog.FromContext(ctx))
 	if err == nil {
 		logger.Info(gone, "source", name)
 	} else {
@@ -81,13 +82,13 @@ func (b *Board) note(name string, err error) bool {
 	case err == nil:
 		delete(b.byName, name)
 	case dated:
-		b.byName[name] = &Problem{Since: problem.Since, Err: foreign.Error(problem.Err)}
+		b.byName[name] = &Problem{Since: problem.Since, Err: printable.Error(problem.Err)}
 	case failing:
 		b.byName[name] = &Problem{Since: before.Since, Err: err}
 	default:
 		b.byName[name] = &Problem{Since: time.Now(), Err: err}
 	}
-	if failing == (err != nil) && (!failing || before.Error() == err.Error()) {
+	if failing == (err != nil) && (!failing || notify.Reason(before) == notify.Reason(err)) {
 		return false
 	}
 	if b.onChange != nil {

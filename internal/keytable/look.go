@@ -3,7 +3,7 @@ package keytable
 import (
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/batched"
+	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 // Fails notes an error in words.
@@ -30,4 +30,4 @@ func (k *Table) EndAwaits(key string) {
 }
 
 // Keys returns the keys that have a State, in no order. Keys that come and go meanwhile may be among them or not.
-func (k *Table) Keys() []string { return batched.Keys(&k.mu, &k.byKey, nil) }
+func (k *Table) Keys() []string { return queue.BatchedKeys(&k.mu, &k.byKey, nil) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/failures"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
@@ -80,7 +80,7 @@ type Awaits struct {
 }
 
 // Unanswered names the API server that did not answer. Server is 0 if the error does not tell.
-type Unanswered struct{ Server kubeerrors.Server }
+type Unanswered struct{ Server kubeapi.Server }
 
 // manyKeys is how many keys a map must have held to be replaced once it is empty: a map never shrinks.
 const manyKeys = 10_000

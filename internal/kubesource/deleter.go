@@ -3,7 +3,7 @@ package kubesource
 import (
 	"context"
 
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -78,10 +78,10 @@ func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {
 }
 
 // ResourceOf is the resource of a deleter's objects, as proofs of ownership name it; unknown if it does not tell.
-func ResourceOf(d Deleter) ownerproof.Resource {
+func ResourceOf(d Deleter) owner.Resource {
 	r, ok := d.(Resourcer)
 	if !ok {
-		return ownerproof.Resource{}
+		return owner.Resource{}
 	}
-	return ownerproof.Kube(r.GroupResource().Group, r.GroupResource().Resource)
+	return owner.ResourceOfKube(r.GroupResource().Group, r.GroupResource().Resource)
 }

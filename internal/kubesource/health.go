@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/client-go/tools/cache"
 )
@@ -183,7 +183,7 @@ func (h *watchHealth) failLocked(err error) {
 	h.failure, h.version, h.lastSeen = err, h.informer.LastSyncResourceVersion(), time.Now()
 }
 
-// suspect has the API server probed. It must only be called where somebody can probe.
+// suspect has the API server probed. It must only be called where there is a prober.
 func (h *watchHealth) suspect(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,7 +220,7 @@ func (h *watchHealth) failing() error {
 	if h.failure == nil {
 		return nil
 	}
-	if advice := kubeerrors.Advice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
+	if advice := kubeapi.Advice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
 		return fmt.Errorf("%w (%s)", h.failure, advice)
 	}
 	return h.failure

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,7 +19,7 @@ const (
 	// refusalPatience is for how long the API server may refuse these lists before the cache alone decides: one that
 	// has just started refuses everybody, and has no paths of CustomResourceDefinitions, for some seconds.
 	refusalPatience = 30 * time.Second
-	// refusalForgotten is after what time without a list nobody knows whether it was refused all along.
+	// refusalForgotten is after what time without a list it is not known whether it was refused all along.
 	refusalForgotten = 5 * time.Minute
 )
 
@@ -35,7 +35,7 @@ func (s *Source) OwnedLive(ctx context.Context, key string) ([]metav1.Object, er
 	defer cancel()
 	namespaces := func() []string { return s.reach.namespaces(s.informer, key) }
 	objects, err := d.OwnedLive(ctx, s.config.Kind, key, namespaces)
-	refused := apierrors.IsForbidden(err) || kubeerrors.UnknownResource(err)
+	refused := apierrors.IsForbidden(err) || kubeapi.UnknownResource(err)
 	if lasts, news := s.reach.refused(refused); !lasts {
 		return objects, s.health.errors.NoteUnanswered(err)
 	} else if news {

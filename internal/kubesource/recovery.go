@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 )
 
 const (
@@ -29,7 +29,7 @@ func (h *watchHealth) watchRecovery(ctx context.Context) {
 	for interval := probeInterval; ; {
 		if over, healed := h.heal(); healed {
 			h.events.changed()
-			if kubeerrors.Unanswered(over) && h.errors.prober() == nil {
+			if kubeapi.Unanswered(over) && h.errors.prober() == nil {
 				h.events.answered() // there is no other sign of it
 			}
 			return
@@ -38,7 +38,7 @@ func (h *watchHealth) watchRecovery(ctx context.Context) {
 			switch err := h.probe(ctx); {
 			case ctx.Err() != nil:
 				return
-			case kubeerrors.Unanswered(err):
+			case kubeapi.Unanswered(err):
 				away = true
 				h.noteAway(err)
 				h.events.changed()
@@ -63,7 +63,7 @@ func (h *watchHealth) mustProbe(interval time.Duration) bool {
 	prober := h.errors.prober()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	mayBeAway := h.suspected || kubeerrors.Unanswered(h.failure)
+	mayBeAway := h.suspected || kubeapi.Unanswered(h.failure)
 	return prober != nil && mayBeAway && time.Since(h.probed) >= interval
 }
 

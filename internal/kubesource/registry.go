@@ -8,7 +8,7 @@ import (
 	"sync"
 	"weak"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -24,7 +24,7 @@ type registry struct {
 	seed maphash.Seed
 
 	mu     sync.Mutex
-	last   kubeerrors.Server
+	last   kubeapi.Server
 	byHash map[uint64][]weak.Pointer[WatchErrors]
 }
 
@@ -47,7 +47,7 @@ func (r *registry) of(informer cache.SharedIndexInformer) *WatchErrors {
 	return made
 }
 
-// findOrNew returns the watch errors of an informer, or new ones, of which nobody else will know.
+// findOrNew returns the watch errors of an informer, or new ones, which are not shared.
 func (r *registry) findOrNew(informer cache.SharedIndexInformer) *WatchErrors {
 	r.mu.Lock()
 	defer r.mu.Unlock()

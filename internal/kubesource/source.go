@@ -13,11 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +32,7 @@ type Host interface {
 	// Resume makes a primary due whose attempt has failed: the reason may be gone.
 	Resume(key string)
 	// Answered is told that an API server was away and answers again.
-	Answered(server kubeerrors.Server)
+	Answered(server kubeapi.Server)
 	// Claim says what the controller's primaries own.
 	Claim() owner.Claim
 	// Unlisted is told that a teardown ends though the API server refuses to list what it may have left.
@@ -61,7 +61,7 @@ type Config struct {
 	Optional bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
-	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
+	// KeepWatchErrorHandler leaves the informer's own handler alone, so that it stays untold why the informer fails,
 	// unless a handle or another source has set it already.
 	KeepWatchErrorHandler bool
 }
@@ -80,8 +80,6 @@ type Source struct {
 	reach    reach
 	scope    scope
 }
-
-var _ source.Owned = (*Source)(nil)
 
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.
@@ -218,11 +216,11 @@ func (s *Source) Owns() bool { return s.config.Owned }
 // Deletable implements source.Owned.
 func (s *Source) Deletable() bool { return s.config.Deleter != nil }
 
-// Resource implements source.Owned. It is unknown where the deleter does not tell.
-func (s *Source) Resource() ownerproof.Resource { return ResourceOf(s.config.Deleter) }
+// Resource implements owner.Source. It is unknown where the deleter does not tell.
+func (s *Source) Resource() owner.Resource { return ResourceOf(s.config.Deleter) }
 
 // Server identifies the API server of the informer. Requests that it did not answer are marked with it.
-func (s *Source) Server() kubeerrors.Server { return s.health.errors.server }
+func (s *Source) Server() kubeapi.Server { return s.health.errors.server }
 
 // WhyNotSynced asks the API server why the informer does not sync, where the informer has not told; nil if nobody
 // knows.
@@ -237,14 +235,14 @@ func (s *Source) WhyNotSynced(ctx context.Context) error {
 	return nil
 }
 
-// Outdated implements source.Owned. What the cache shows may be older than what the API server has. Then the error is
+// Outdated implements deletes.Source. What the cache shows may be older than what the API server has. Then the error is
 // marked with the server: when it is over, Answered of the host is called.
 func (s *Source) Outdated() error {
 	if err := source.NotSynced(s); err != nil {
 		return err
 	}
 	if err := s.health.errors.view.err(); err != nil {
-		return kubeerrors.MarkOutdated(err, s.Server())
+		return kubeapi.MarkOutdated(err, s.Server())
 	}
 	return nil
 }
@@ -270,7 +268,7 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 // Prunes implements prune.Source.
 func (s *Source) Prunes() bool { return s.config.Prune }
 
-// AnyNamespace implements owner.AnyNamespace.
+// AnyNamespace implements owner.Source.
 func (s *Source) AnyNamespace() bool { return s.config.Open }
 
 // Place implements source.Placed.
@@ -279,10 +277,11 @@ func (s *Source) Place() source.Place { return source.Place{Informer: s.informer
 // All implements source.Owned.
 func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
 
-// Remove implements source.Owned.
-func (s *Source) Remove(ctx context.Context, obj metav1.Object) error {
+// Remove implements deletes.Source.
+func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {
+	obj := permit.Object()
 	err := guard.Call(func() error { return s.config.Deleter.Delete(ctx, obj) })
-	if err != nil && (!apierrors.IsNotFound(err) || kubeerrors.UnknownResource(err)) {
+	if err != nil && (!apierrors.IsNotFound(err) || kubeapi.UnknownResource(err)) {
 		return s.health.errors.NoteUnanswered(err)
 	}
 	uid, key := obj.GetUID(), source.ObjectKey(obj)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -24,17 +24,17 @@ import (
 type host struct {
 	changed  chan source.Source
 	resumed  chan string
-	answered chan kubeerrors.Server
+	answered chan kubeapi.Server
 	unlisted int
 }
 
 func newHost() *host {
-	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeerrors.Server, 100), 0}
+	return &host{make(chan source.Source, 100), make(chan string, 100), make(chan kubeapi.Server, 100), 0}
 }
 
 func (h *host) SourceChanged(_ context.Context, s source.Source) { h.changed <- s }
 func (h *host) Resume(key string)                                { h.resumed <- key }
-func (h *host) Answered(server kubeerrors.Server)                { h.answered <- server }
+func (h *host) Answered(server kubeapi.Server)                   { h.answered <- server }
 func (h *host) Claim() owner.Claim                               { return sitesHere() }
 func (h *host) Stopping() bool                                   { return false }
 func (h *host) Unlisted()                                        { h.unlisted++ }
@@ -144,12 +144,12 @@ func TestADeleteOfWhatIsGoneSucceedsAndOneOfAnUnknownResourceDoesNot(t *testing.
 		"refused":          {apierrors.NewForbidden(maps, "settings", errDone), false},
 	} {
 		s, _ := ownedSource(t, &deleter{err: test.err})
-		if err := s.Remove(t.Context(), object("settings", "home")); (err == nil) != test.ok {
+		if err := remove(t.Context(), s, object("settings", "home")); (err == nil) != test.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	s, _ := ownedSource(t, &deleter{err: lost(syscall.ECONNREFUSED)})
-	if by := kubeerrors.UnansweredBy(s.Remove(t.Context(), object("settings", "home"))); by != s.Server() {
+	if by := kubeapi.UnansweredBy(remove(t.Context(), s, object("settings", "home"))); by != s.Server() {
 		t.Errorf("the error is marked with server %d, want %d", by, s.Server())
 	}
 }
@@ -167,7 +167,7 @@ func TestADeleteIsWaitedForUntilTheCacheShowsIt(t *testing.T) {
 		s, _ := ownedSource(t, &deleter{})
 		must(t, s.informer.GetStore().Add(object("settings", "home")))
 		log := &ownwrites.Log{}
-		must(t, s.Remove(ownwrites.WithLog(t.Context(), log), object("settings", "home")))
+		must(t, remove(ownwrites.WithLog(t.Context(), log), s, object("settings", "home")))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		if log.Wait(ended) == nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
@@ -26,7 +26,7 @@ const (
 )
 
 // comparePause is between comparisons: 10 s to 20 s after the first, and up to twice as long after each.
-var comparePause = backoff.New(10*time.Second, comparePauseMost)
+var comparePause = retry.NewBackoff(10*time.Second, comparePauseMost)
 
 // view is whether what an informer shows may be older than what the API server has. The watch of an informer can stop
 // to tell without an error:
@@ -52,7 +52,7 @@ var comparePause = backoff.New(10*time.Second, comparePauseMost)
 // fields; see covered. Whether etcd was restored if the API server has come to the informer's version again before
 // somebody asks, and nothing in the store shows it. And nothing is known where the API server cannot be asked.
 //
-// All sources over the informer share the view. It calls nobody while it holds mu.
+// All sources over the informer share the view. It calls no listener while it holds mu.
 type view struct {
 	informer cache.SharedIndexInformer
 	errors   *WatchErrors

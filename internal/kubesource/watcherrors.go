@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
@@ -20,10 +20,10 @@ import (
 // WatchErrors hands the watch errors of an informer, requests to its API server that were not answered, and own writes
 // that it does not show, to all sources that share the informer. All methods may be called concurrently.
 //
-// Nobody is called with mu held: a listener may call its user, who may write with a handle over the same informer.
+// No listener is called with mu held: a listener may call its user, who may write with a handle over the same informer.
 type WatchErrors struct {
 	informer cache.SharedIndexInformer
-	server   kubeerrors.Server
+	server   kubeapi.Server
 	install  sync.Once
 	view     *view
 
@@ -39,7 +39,7 @@ type WatchErrors struct {
 // listener has what it wants to be called for; any may be nil.
 type listener struct {
 	failed  func(error)                        // for a watch error
-	suspect func()                             // for a reason to probe, if somebody can
+	suspect func()                             // for a reason to probe, if there is a prober
 	viewed  func(over bool)                    // when the view became old, or is no longer
 	claim   func() owner.Claim                 // for what its controller owns
 	chain   cache.WatchErrorHandlerWithContext // in place of client-go's handler
@@ -111,11 +111,11 @@ func isFault(err error) bool {
 // probe whether the API server is away, and the error returned is marked with the server. Any other error is returned
 // as it is.
 func (w *WatchErrors) NoteUnanswered(err error) error {
-	if !kubeerrors.Unanswered(err) {
+	if !kubeapi.Unanswered(err) {
 		return err
 	}
 	w.Suspect()
-	return kubeerrors.MarkUnanswered(err, w.server)
+	return kubeapi.MarkUnanswered(err, w.server)
 }
 
 // Suspect has the listeners probe the API server: a request was not answered, or an own write has another version than
@@ -162,7 +162,7 @@ func (w *WatchErrors) ProbeWith(probe Prober) {
 	}
 }
 
-// prober asks the API server; nil if nobody can.
+// prober asks the API server; nil if there is none.
 func (w *WatchErrors) prober() Prober {
 	w.mu.Lock()
 	defer w.mu.Unlock()

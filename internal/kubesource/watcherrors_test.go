@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,7 +85,7 @@ func TestTwoSourcesAndAHandleOverOneInformerShareItsErrors(t *testing.T) {
 	probes := make(chan struct{}, 100)
 	handle.ProbeWith(answers(func(context.Context) error { probes <- struct{}{}; return nil }))
 	err := handle.NoteUnanswered(lost(syscall.ECONNREFUSED))
-	if by := kubeerrors.UnansweredBy(err); by != handle.server {
+	if by := kubeapi.UnansweredBy(err); by != handle.server {
 		t.Errorf("the error is marked with server %d, want %d", by, handle.server)
 	}
 	<-probes

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -28,7 +28,7 @@ func decode(value []byte) (record, error) {
 		Holder   *string `json:"holderIdentity"`
 		Duration *int    `json:"leaseDurationSeconds"`
 	}
-	if answers.Is(nil, value) {
+	if kvstream.IsReply(nil, value) {
 		return record{}, errAnswer
 	}
 	if err := json.Unmarshal(value, &members); err != nil {

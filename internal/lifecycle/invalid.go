@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -13,7 +13,7 @@ func invalidDocument(v source.View, unrecordable string) *entity.InvalidDocument
 	why := entity.WhyInvalid(v.Why)
 	why.Revision = v.Refused
 	if v.Refused == 0 {
-		why = entity.InvalidDocument{Revision: v.Revision, Reason: foreign.Message(unrecordable)}
+		why = entity.InvalidDocument{Revision: v.Revision, Reason: printable.Message(unrecordable)}
 	}
 	return &why
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -169,7 +169,7 @@ const ownedByOthers = "a name that it wants is somebody else's; use another name
 // else has. names is true if err is about such a name.
 func WithoutOwners(message string, err error) (without string, names bool) {
 	if _, ok := err.(awaitsName); ok {
-		without = strings.ReplaceAll(message, foreign.Message(err.Error()), ownedByOthers)
+		without = strings.ReplaceAll(message, printable.Message(err.Error()), ownedByOthers)
 		if without == message { // it was cut short, or is there in other words
 			without = ownedByOthers
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 type theirs struct{ owner string }
@@ -28,11 +28,11 @@ func TestWithoutOwnersTellsNoOwner(t *testing.T) {
 		"terminal":        {TerminalError(fmt.Errorf("write Page: %w", name)), true, "write Page"},
 		"joined":          {errors.Join(errors.New("no rights"), name, &theirs{"ANOTHER SECRET"}), true, "no rights"},
 		"the same twice":  {errors.Join(name, fmt.Errorf("write: %w", name)), true, ""},
-		"too long to see": {fmt.Errorf("%s: %w", strings.Repeat("x", foreign.MessageLimit-20), name), true, ""},
+		"too long to see": {fmt.Errorf("%s: %w", strings.Repeat("x", printable.MessageLimit-20), name), true, ""},
 		"in other words":  {&hides{name}, true, ""},
 		"not printable":   {fmt.Errorf("write: %w", &theirs{"\x1b[31mSECRET"}), true, "write"},
 	} {
-		text, names := WithoutOwners(foreign.Message(c.err.Error()), c.err)
+		text, names := WithoutOwners(printable.Message(c.err.Error()), c.err)
 		if names != c.names || strings.Contains(text, "SECRET") || !strings.Contains(text, c.keeps) {
 			t.Errorf("%s: %q, about a name: %v", what, text, names)
 		}

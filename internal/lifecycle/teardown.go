@@ -1,246 +1,198 @@
+// A Teardown cleans up after a primary that is gone: it deletes what the primary still owns, and then the record that
+// says so, which is the anchor of the teardown. And it finds what is owned by primaries that do not exist.
+//
+// Nothing is deleted on the word of a cache alone: the leader of the primaries' stream must say, too, that the document
+// does not exist.
+
 package lifecycle
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/teardown"
+	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Absent is for a key without a document: a teardown if one is owed.
-func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
-	o := r.absent(t, it)
-	var stuck error
-	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(it.Key).Failures > 0 && t.Ctx.Err() == nil {
-		stuck = o.Attempt.Err
-	}
-	switch {
-	case o.Held != nil:
-		if r.noteHeld(t, it.Key, o.Held) {
-			r.annotateDeleting(t, it.Key, entity.ReasonRetrying, o.Held)
-		}
-	case o.Verdict == Failed && o.Where != inReconciler && stuck == nil: // one failure tells nothing
-	default:
-		r.noteStuck(t, it.Key, stuck)
-	}
-	r.noteFailed(t, it.Key, &o)
-	return o
+// CheckInterval is how long to wait before the first look whether what was deleted is gone. Usually the event of its
+// delete comes earlier.
+const CheckInterval = 250 * time.Millisecond
+
+// TeardownPrimaries are the documents of the primaries.
+type TeardownPrimaries interface {
+	// Exists reports whether the cache has a document, also one that does not decode.
+	Exists(key string) bool
+	// Keys lists the keys of all documents in the cache.
+	Keys() []string
+	// CheckKey refuses what no key of the bucket can be.
+	CheckKey(key string) error
 }
 
-// noteFailed says in the record why a teardown fails, for those who wait for its end. One failure tells nothing; and
-// where the leader was asked in vain, it cannot be told there.
-func (r *RecordedLife) noteFailed(t *Term, key string, o *Outcome) {
-	switch {
-	case t.Ctx.Err() != nil || o.Where == beforeTeardown:
-	case o.Verdict == Terminal:
-		r.annotateDeleting(t, key, entity.ReasonTerminal, o.Attempt.Err)
-	case o.Verdict == Failed && r.Keys.Of(key).Failures > 0:
-		r.annotateDeleting(t, key, entity.ReasonRetrying, o.Attempt.Err)
-	}
+// TeardownOwner says what belongs to this controller's primaries.
+type TeardownOwner interface {
+	// Claim says which objects are theirs, and which the runtime may delete.
+	Claim() owner.Claim
+	// LastSeen returns the primary as it was when this process saw its delete; nil if it did not see it.
+	LastSeen(key string) metav1.Object
 }
 
-const (
-	// inReconciler is where a teardown fails that is the reconciler's fault.
-	inReconciler = "in the reconciler"
-	// beforeTeardown is where the leader is asked whether the document is gone.
-	beforeTeardown = "before the teardown"
-)
-
-func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
-	held := r.Anchors.Cached(it.Key)
-	owed := record.IsAnchor(held)
-	if held == nil && r.Records.Exists(it.Key) {
-		return r.unknown(it)
-	}
-	if !owed && !it.Ops.AskedFor() {
-		// Never reconciled, or torn down already.
-		if err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key); err != nil {
-			return r.interrupted(t, it, Attempt{Err: err}, "without an anchor")
-		}
-		r.Brake.ForgetDelete(it.Key)
-		return Outcome{Verdict: NothingOwed}
-	}
-	if parked := StaysParked(r.Keys, it, source.View{}); parked != nil {
-		return *parked
-	}
-	if !owed && r.Brake.HoldsOrphans(it.Key) {
-		return Outcome{}
-	}
-	if owed {
-		r.Keys.NoteOwed(it.Key)
-	}
-	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
-	it.Ops = operation.Union(it.Ops, deleteOperation(it))
-	admitted, err := r.admitted(t, it, held)
-	if err != nil {
-		return r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
-	}
-	if !admitted {
-		return Outcome{Verdict: NotReconciled}
-	}
-	r.Contest(it.Key)
-	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
-		return r.finish(t, it, Attempt{})
-	}
-	return r.tearDown(t, it)
+// TeardownCounters are told what happens.
+type TeardownCounters struct {
+	Cascaded     func()      // an object was deleted
+	LeftUnproven func(n int) // a teardown has ended, and left n objects because nothing proves whose they are
+	Foreign      func()      // an object names an owner of this kind, and may not be deleted
 }
 
-// recordArrives is when to look again for a record that the cache is about to have.
-const recordArrives = 20 * time.Millisecond
-
-// unknown is for a key of which nobody knows what is owed: it has a record that the cache does not have. If that is
-// unreadable it is reported, and makes the key due when it is mended.
-func (r *RecordedLife) unknown(it queue.Item) Outcome {
-	if r.Records.Unreadable(it.Key) {
-		return Outcome{Verdict: NotReconciled}
-	}
-	return Outcome{Verdict: LookAgain, Ops: it.Ops, Prio: it.Prio, After: recordArrives}
+// TeardownBrake lets deletes go that are not evidenced.
+type TeardownBrake interface {
+	// LetsGo reports whether the delete of a key, which is owed, is evidenced or the brake has let it go.
+	LetsGo(key string) bool
+	// AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record.
+	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
 }
 
-// admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits
-// it, and the leader agrees that the document is gone.
-func (r *RecordedLife) admitted(t *Term, it queue.Item, held *entity.Record) (bool, error) {
-	evidenced, owed := false, record.IsAnchor(held)
-	seen := r.Keys.Of(it.Key).Deleted
-	if seen != nil {
-		evidenced = seen.Evidenced
-		if owed && seen.WasInvalid {
-			var err error
-			if evidenced, err = r.marked(t, it.Key, seen); err != nil {
-				return false, err
-			}
-		}
-	}
-	if evidenced {
-		return true, nil
-	}
-	if owed {
-		if err := r.Anchors.CheckNotAhead(it.Key, held); err != nil {
-			return false, err
-		}
-	}
-	if owed && !r.Brake.Admit(it.Key) {
-		return false, nil
-	}
-	found, err := r.Teardown.Marker(t.Ctx, it.Key) // nothing but the cache says that it is gone
-	if err == nil && owed && found.Expired && seen == nil {
-		r.noteExpired(it.Key)
-		return !r.Brake.Reconsider(it.Key), nil
-	}
-	return err == nil, err
+// TeardownRecords are the records and reserved keys of the status bucket.
+type TeardownRecords interface {
+	record.Store
+	All() iter.Seq2[string, *entity.Record]
+	Informer() natsinformer.Informer
+	Unreadable(key string) bool
+	Delete(ctx context.Context, key string, revision uint64) error
 }
 
-// noteExpired remembers of a key that it expired before this process began to watch, so that the brake knows.
-func (r *RecordedLife) noteExpired(key string) {
-	r.Keys.Change(key, func(s *keytable.State) {
-		if s.Deleted == nil { // else an event has told meanwhile
-			s.Deleted = &keytable.ObservedDelete{Expired: true}
-		}
-	})
-	if r.Teardown.Primaries.Exists(key) {
-		r.Keys.ForgetDelete(key)
-	}
+// TeardownConfig is what a Teardown works with. Everything is needed.
+type TeardownConfig struct {
+	Kind      string // of the primaries
+	Primaries TeardownPrimaries
+	Records   TeardownRecords
+	Anchors   *record.Anchors
+	Reserved  *record.Bucket
+	APIs      *apisource.Set
+	Owner     TeardownOwner
+	Counters  TeardownCounters
+	// Sources are those in which primaries own something.
+	Sources func() []source.Owned
+	Guard   *deletes.Guard
+	Brake   TeardownBrake
+	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
+	Filtered bool
+	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.
+	NoCascade bool
 }
 
-// marked asks the leader whether it has a marker of the delete that was seen, in the stream that is known, and
-// remembers that it has. The brake waits for the answer: where many documents vanish at once, each needs one.
-func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete) (bool, error) {
-	defer r.Brake.Asking()()
-	found, err := r.Teardown.Marker(t.Ctx, key)
-	if err != nil || found.Revision == 0 && !found.Expired || r.Brake.StreamChanged() {
+// Teardown cleans up after primaries. CleanUp and the rest may be called concurrently for different keys; Sweep may
+// not.
+type Teardown struct {
+	TeardownConfig
+	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
+	unmarked   map[string]struct{} // see ownerless, as for the next
+	neverWas   map[string]struct{}
+	doubted    map[string]struct{}
+	unproven   map[string]struct{}
+	crossing   map[string]struct{}
+}
+
+// NewTeardown returns a Teardown.
+func NewTeardown(c TeardownConfig) *Teardown { return &Teardown{TeardownConfig: c} }
+
+// CleanUp deletes what the primary still owns and then its anchor. gone is false while the caches still show some of
+// it; held then says what of it is being deleted and does not go, or which source has not synced that may have more. It
+// fails with deletes.ErrDocumentReturned if the document exists.
+func (t *Teardown) CleanUp(ctx context.Context, key string) (gone bool, held, err error) {
+	a := t.absence(key)
+	gone, err = t.cleanUp(ctx, a)
+	return gone, a.held, err
+}
+
+func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err error) {
+	key := a.key
+	if err := a.Still(ctx); err != nil {
 		return false, err
 	}
-	r.Keys.Amend(key, func(s *keytable.State) {
-		if s.Deleted == seen {
-			s.Deleted = &keytable.ObservedDelete{
-				Object: seen.Object, Evidenced: !found.Expired, Expired: found.Expired,
-			}
+	var waitsFor error
+	if !t.NoCascade {
+		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
+		var waiting []source.Owned
+		waiting, waitsFor = t.outdatedSources()
+		a.stale = append(a.stale, waiting...)
+		if record.IsAnchor(t.Anchors.Cached(key)) && !t.Brake.LetsGo(key) { // what came late is in doubt
+			return false, nil
 		}
-	})
-	return !found.Expired, nil
-}
-
-// deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func deleteOperation(it queue.Item) operation.Operations {
-	if it.Ops.Has(operation.Purge) {
-		return operation.Of(operation.Purge)
 	}
-	return operation.Of(operation.Delete)
-}
-
-// tearDown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
-// any two steps leaves the anchor, and so the teardown owed.
-func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
-	a, instead := r.Caller.Call(t, it, false)
-	if instead != nil {
-		return *instead
-	}
-	if a.Err != nil {
-		return r.interrupted(t, it, a, inReconciler)
-	}
-	if after := a.Requeue; after > 0 {
-		// Not finished yet, as a finalizer would say it: the anchor stays.
-		ops := operation.Union(r.opsWithoutAnchor(it), deleteOperation(it))
-		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: ops}
-	}
-	anchor := r.Anchors.Cached(it.Key)
-	r.Keys.Change(it.Key, func(s *keytable.State) {
-		if !s.CleanUp.IsFor(anchor) { // else its pauses go on growing
-			s.CleanUp = keytable.NewCleanUp(anchor)
-		}
-	})
-	return r.finish(t, it, a)
-}
-
-// finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up
-// by a finalizer is looked at again and again, and the reconciler has nothing more to do with it.
-func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
-	gone, held, err := r.Teardown.CleanUp(a.under(t), it.Key)
+	left, err := t.APIs.IntentsLeft(ctx, key)
 	if err != nil {
-		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
-		o := r.interrupted(t, it, a, "after the reconciler")
-		if o.Verdict == Waiting {
-			// The reconciler has done its part: it would take the turns that the cascade waits for.
-			o.Ops = r.opsWithoutAnchor(it)
+		return false, err
+	}
+	conclusive := left.Conclusive
+	if !t.NoCascade {
+		// What is known goes at once, even while some API cannot tell what there is, or what came of an intent.
+		a.stale = append(a.stale, left.Held...)
+		gone, err := t.cascade(ctx, a)
+		if err != nil {
+			return false, withLeftOpen(&left, err)
 		}
-		return o
+		if waitsFor == nil {
+			_, waitsFor = t.outdatedSources() // it may have been found out meanwhile
+		}
+		conclusive = conclusive && len(a.stale) == 0
+		if conclusive && !gone {
+			return false, left.Err
+		}
 	}
-	if !gone {
-		pause := teardown.CheckInterval
-		r.Keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
-		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it), Held: held}
+	if left.Err != nil {
+		return false, left.Err
 	}
-	r.Brake.Forget(it.Key)
-	return Outcome{Verdict: TornDown, Attempt: a}
+	if waitsFor != nil {
+		waitsFor = fmt.Errorf("%s %q: what it owned is not deleted yet: %w", t.Kind, key, waitsFor)
+		if errors.Is(waitsFor, source.ErrNotSynced) { // no failure: it may be away for days
+			a.held = cmp.Or(a.held, waitsFor)
+			return false, nil
+		}
+		return false, waitsFor
+	}
+	if !conclusive {
+		return false, t.APIs.CannotList(key)
+	}
+	ended, err := t.removeRecords(ctx, a)
+	if ended {
+		a.tellLeft(ctx)
+	}
+	return true, err
 }
 
-// interrupted is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
-// document is back or the error is terminal.
-func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where string) Outcome {
-	if errors.Is(a.Err, teardown.ErrDocumentReturned) {
-		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
-		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
-		return Outcome{Verdict: DocumentReturned, Attempt: a}
+// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
+// those, so the teardown is tried again and again, even if err is terminal, unless the document is back.
+func withLeftOpen(left *apisource.LeftOpen, err error) error {
+	if left.Err == nil || errors.Is(err, deletes.ErrDocumentReturned) {
+		return err
 	}
-	o := OutcomeOf(t, it, source.View{}, a)
-	o.Where = where
-	if seen := r.Keys.Of(it.Key).Deleted; seen != nil && o.Verdict == Terminal {
-		o.Subject = seen.Object
-	}
-	return o
+	return fmt.Errorf("%w; and %v", left.Err, err)
 }
 
-// opsWithoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells
-// that there is something left to do.
-func (r *RecordedLife) opsWithoutAnchor(it queue.Item) operation.Operations {
-	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
-		return operation.Of(operation.Delete) | operation.ByHand
+// removeRecords ends the teardown, unless another one has. Intents that say what was only observed outlive the anchor,
+// or the next teardown after a crash would not know of it.
+func (t *Teardown) removeRecords(ctx context.Context, a *absence) (ended bool, err error) {
+	if err := a.Still(ctx); err != nil {
+		return false, err
 	}
-	return 0
+	if a.spared {
+		if ended, err = t.removeAnchor(ctx, a.key); err != nil {
+			return false, err
+		}
+		return ended, t.APIs.RemoveIntents(ctx, a.key)
+	}
+	if err := t.APIs.RemoveIntents(ctx, a.key); err != nil {
+		return false, err
+	}
+	return t.removeAnchor(ctx, a.key)
 }

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"golang.org/x/time/rate"
@@ -19,7 +19,7 @@ type warnings struct {
 }
 
 func (w *warnings) allow() bool {
-	w.once.Do(func() { w.limiter = rate.NewLimiter(foreign.LinesPerSecond, foreign.LinesAtOnce) })
+	w.once.Do(func() { w.limiter = rate.NewLimiter(printable.LinesPerSecond, printable.LinesAtOnce) })
 	return w.limiter.Allow()
 }
 

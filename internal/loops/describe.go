@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/mergediff"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -31,7 +31,7 @@ func (t *Trip) what() string {
 	if c == nil {
 		return fmt.Sprintf("each asked for the next with a RequeueAfter of less than %v", ShortestRequeue)
 	}
-	object := c.Kind + " " + foreign.Quote(c.Key)
+	object := c.Kind + " " + printable.Quote(c.Key)
 	if c.Primary {
 		object += ", which is the primary itself"
 	}
@@ -93,7 +93,7 @@ func differ(found []string, path string, before, after any) []string {
 		}
 		return found
 	}
-	return append(found, foreign.Text(path))
+	return append(found, printable.Text(path))
 }
 
 // members are the names in either object, sorted.
@@ -117,7 +117,7 @@ func member(path, name string) string {
 	})
 	switch {
 	case !plain:
-		return "[" + foreign.Quote(name) + "]"
+		return "[" + printable.Quote(name) + "]"
 	case path == "":
 		return name
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -38,7 +37,7 @@ func (m mark) is(value string) bool {
 // denies reports whether m is there and names another value.
 func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
 
-// contradicts lets a label say the value itself, as somebody may write it by hand; but not where it then says what
+// contradicts lets a label say the value itself, as a person may write it by hand; but not where it then says what
 // stands for another value.
 func (m mark) contradicts() bool {
 	return m.annotation != "" && m.label != "" && !entity.IsOwnerLabel(m.label, m.annotation)
@@ -77,8 +76,8 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
-// Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
-// the object is.
+// Contradicts reports whether annotations and labels name different owners or installations. It cannot be told then
+// whose the object is.
 func (n Named) Contradicts() bool {
 	return n.kind.contradicts() || n.key.contradicts() || n.instance.contradicts()
 }
@@ -92,16 +91,16 @@ type Claim struct {
 	Unnamed bool
 	// Proofs, where they are wanted, are what says whether marks are true; nil believes them. Then nothing may be
 	// deleted before In or At has said where.
-	Proofs *ownerproof.Secrets
+	Proofs *Secrets
 	// Strict takes what names no installation for another one's.
 	Strict bool
 
-	resource     ownerproof.Resource // see At
-	anyNamespace bool                // see In
+	resource     Resource // see At
+	anyNamespace bool     // see In
 }
 
 // At is the claim on the objects of a resource.
-func (c Claim) At(resource ownerproof.Resource) Claim {
+func (c Claim) At(resource Resource) Claim {
 	c.resource = resource
 	return c
 }

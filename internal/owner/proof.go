@@ -4,14 +4,13 @@ import (
 	"maps"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Prove gives obj the proof of the owner that its annotations name. It replaces the annotations and never changes
 // them. In an unknown place nothing can be proven; then a proof stays, which may be true. Without secrets obj has none
 // afterwards.
-func Prove(obj metav1.Object, by *ownerproof.Secrets, in ownerproof.Resource) {
+func Prove(obj metav1.Object, by *Secrets, in Resource) {
 	held := obj.GetAnnotations()
 	if by == nil {
 		if _, proven := held[entity.OwnerProofAnnotation]; proven {
@@ -35,8 +34,8 @@ func Prove(obj metav1.Object, by *ownerproof.Secrets, in ownerproof.Resource) {
 	obj.SetAnnotations(annotations)
 }
 
-func subject(o Owner, in ownerproof.Resource, obj metav1.Object) ownerproof.Subject {
-	return ownerproof.Subject{
+func subject(o Owner, in Resource, obj metav1.Object) Subject {
+	return Subject{
 		In: in, Kind: o.Kind, Key: o.Key, Instance: o.Instance, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 	}
 }

@@ -8,17 +8,16 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func secrets(t *testing.T, of ...byte) *ownerproof.Secrets {
+func secrets(t *testing.T, of ...byte) *owner.Secrets {
 	t.Helper()
 	var all [][]byte
 	for _, c := range of {
 		all = append(all, bytes.Repeat([]byte{c}, 32))
 	}
-	s, err := ownerproof.New(all...)
+	s, err := owner.NewSecrets(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +27,7 @@ func secrets(t *testing.T, of ...byte) *ownerproof.Secrets {
 // TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted, and nothing may before somebody said in which place.
 func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 	a, b := secrets(t, 'a'), secrets(t, 'b', 'a')
-	pages := ownerproof.Bucket("pages")
+	pages := owner.ResourceOfBucket("pages")
 	home := owner.Owner{Kind: "Site", Key: "shop/home", Instance: "here"}
 	proven := func() *metav1.ObjectMeta {
 		obj := object(home)
@@ -36,7 +35,7 @@ func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 		return obj
 	}
 	claim := owner.Claim{Kind: "Site", Instance: "here", Proofs: a}
-	of := func(kind, instance string, by *ownerproof.Secrets) owner.Claim {
+	of := func(kind, instance string, by *owner.Secrets) owner.Claim {
 		return owner.Claim{Kind: kind, Instance: instance, Proofs: by}.At(pages)
 	}
 	for name, test := range map[string]struct {
@@ -49,9 +48,9 @@ func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 		"proven":                 {claim: claim.At(pages), obj: proven(), may: true},
 		"by an older":            {claim: of("Site", "here", b), obj: proven(), may: true, older: true},
 		"marked":                 {claim: claim.At(pages), obj: object(home), unproven: true},
-		"in another place":       {claim: claim.At(ownerproof.Bucket("drafts")), obj: proven(), unproven: true},
+		"in another place":       {claim: claim.At(owner.ResourceOfBucket("drafts")), obj: proven(), unproven: true},
 		"in no place":            {claim: claim, obj: proven(), unproven: true},
-		"behind an API":          {claim: claim.At(ownerproof.API()), obj: object(home), may: true},
+		"behind an API":          {claim: claim.At(owner.ResourceOfAPI()), obj: object(home), may: true},
 		"no proofs are wanted":   {claim: of("Site", "here", nil), obj: object(home), may: true},
 		"another installation's": {claim: of("Site", "there", a), obj: proven()},
 		"another kind's":         {claim: of("Shop", "here", a), obj: proven()},
@@ -89,12 +88,12 @@ func TestWhatIsNotProvenMayNotBeDeletedWhereProofsAreWanted(t *testing.T) {
 
 // TestProvingLeavesSharedAnnotationsAlone, and changes nothing where the proof is right already or cannot be made.
 func TestProvingLeavesSharedAnnotationsAlone(t *testing.T) {
-	a, pages := secrets(t, 'a'), ownerproof.Bucket("pages")
+	a, pages := secrets(t, 'a'), owner.ResourceOfBucket("pages")
 	obj := object(owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
 	shared := obj.Annotations
 	before := maps.Clone(shared)
-	owner.Prove(obj, a, ownerproof.Resource{})
-	owner.Prove(obj, a, ownerproof.API())
+	owner.Prove(obj, a, owner.Resource{})
+	owner.Prove(obj, a, owner.ResourceOfAPI())
 	owner.Prove(obj, nil, pages)
 	if !maps.Equal(obj.Annotations, before) {
 		t.Errorf("it carries %v", obj.Annotations)
@@ -119,7 +118,7 @@ func TestProvingLeavesSharedAnnotationsAlone(t *testing.T) {
 // TestAProofGoesWithItsOwner: it is another's.
 func TestAProofGoesWithItsOwner(t *testing.T) {
 	obj := object(owner.Owner{Kind: "Site", Key: "home", Instance: "here"})
-	owner.Prove(obj, secrets(t, 'a'), ownerproof.Bucket("pages"))
+	owner.Prove(obj, secrets(t, 'a'), owner.ResourceOfBucket("pages"))
 	proof := obj.Annotations[entity.OwnerProofAnnotation]
 	if entity.SetOwner(obj, "Site", "home", "here"); obj.Annotations[entity.OwnerProofAnnotation] != proof {
 		t.Error("the same owner took it off")

@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/batched"
 	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
@@ -60,4 +59,4 @@ func (q *Queue) delayOf(t *timer) Delay {
 
 // Keys returns the keys of which the queue knows anything, in no order. Keys that come and go meanwhile may be among
 // them or not.
-func (q *Queue) Keys() []string { return batched.Keys(&q.mu, &q.entries, nil) }
+func (q *Queue) Keys() []string { return BatchedKeys(&q.mu, &q.entries, nil) }

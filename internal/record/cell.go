@@ -13,9 +13,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/backoff"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
@@ -35,12 +35,12 @@ type Bucket struct {
 	store  Store
 	name   string
 	board  *health.Board
-	delays backoff.Backoff
+	delays retry.Backoff
 }
 
 // NewBucket returns the status bucket of that name. Keys that do not decode are reported to board.
 func NewBucket(store Store, name string, board *health.Board) *Bucket {
-	return &Bucket{store: store, name: name, board: board, delays: backoff.New(firstRetry, longestRetry)}
+	return &Bucket{store: store, name: name, board: board, delays: retry.NewBackoff(firstRetry, longestRetry)}
 }
 
 // Name returns the name of the bucket.
@@ -55,7 +55,7 @@ const (
 // longestRequest bounds one try. A broken connection may have swallowed it; the next one goes over a new connection.
 const longestRequest = 5 * time.Second
 
-// ErrUnreadable is for a key whose value does not decode, or is an answer of the server, which nobody wrote. Only the
+// ErrUnreadable is for a key whose value does not decode, or is a reply of the server, which no client wrote. Only the
 // caller knows what is safe to assume then.
 var ErrUnreadable = errors.New("unreadable")
 
@@ -101,7 +101,7 @@ func (c Cell[T]) GetOrCreate(ctx context.Context, value T) (T, error) {
 	var held []byte
 	err = c.try(ctx, "read or create", func(ctx context.Context) error {
 		data, revision, err := c.get(ctx)
-		if err == nil && (len(data) == 0 || answers.Is(nil, data)) {
+		if err == nil && (len(data) == 0 || kvstream.IsReply(nil, data)) {
 			data = fresh
 			_, err = c.bucket.store.PutReserved(ctx, c.key, data, revision)
 		}
@@ -187,7 +187,7 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
-// silent is for how long a key may fail before the next failure is reported as degraded: somebody waits for it. The
+// silent is for how long a key may fail before the next failure is reported as degraded: a person waits for it. The
 // pauses grow, so that comes within two seconds. A missing permission is reported at once: only a person can give it.
 const silent = 500 * time.Millisecond
 
@@ -198,7 +198,7 @@ func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) 
 		switch {
 		case told && err == nil:
 			c.report(ctx, nil)
-		case told: // ctx has ended, and nobody knows better
+		case told: // ctx has ended, and there is no better answer
 			c.bucket.leave(ctx, c.name())
 		}
 	}()
@@ -242,7 +242,7 @@ func (c Cell[T]) encoded(value T) ([]byte, error) {
 
 func (c Cell[T]) decoded(ctx context.Context, data []byte) (T, error) {
 	value, err := c.decode(data)
-	if answers.Is(nil, data) {
+	if kvstream.IsReply(nil, data) {
 		err = errAnswer
 	}
 	if err != nil {

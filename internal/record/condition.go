@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -16,7 +16,7 @@ const WaitsFor = "waits for "
 // Condition is the condition of type Reconciled. A long message is cut, which keeps records small.
 func Condition(status metav1.ConditionStatus, reason, message string, revision uint64) metav1.Condition {
 	return metav1.Condition{
-		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: foreign.Message(message),
+		Type: entity.ConditionReconciled, Status: status, Reason: reason, Message: printable.Message(message),
 		ObservedGeneration: int64(revision),
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // Garbled reports reserved keys about primaries (see LeftKey and IntentsKey) that hold an answer of the server, which
-// nobody wrote. What such a key stands for goes on: the secondaries count as left on purpose, and a call behind an API
-// may be under way. So nothing is deleted. It is told of each change, and shows one of the keys.
+// no client wrote. What such a key stands for goes on: the secondaries count as left on purpose, and a call behind an
+// API may be under way. So nothing is deleted. It is told of each change, and shows one of the keys.
 type Garbled struct {
 	Bucket string
 	Board  *health.Board
@@ -30,7 +30,7 @@ func (g *Garbled) Seen(ctx context.Context, name string, value []byte) {
 	}
 	g.mu.Lock()
 	_, before := g.names[name]
-	bad := answers.Is(nil, value)
+	bad := kvstream.IsReply(nil, value)
 	if bad && g.names == nil {
 		g.names = map[string]struct{}{}
 	}
@@ -58,5 +58,5 @@ func (g *Garbled) err() error {
 	}
 	return fmt.Errorf("%d keys of status bucket %s hold an answer of the server that somebody had sent there, such as "+
 		"%q: nothing is deleted that they may stand for; delete them if nothing is under way (nats kv del %s %s)",
-		len(g.names), g.Bucket, g.shown, g.Bucket, foreign.Typed(g.shown, "KEY"))
+		len(g.names), g.Bucket, g.shown, g.Bucket, printable.Typed(g.shown, "KEY"))
 }

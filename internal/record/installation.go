@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -21,7 +21,7 @@ const lookAgain = 5 * time.Second
 
 // Settle learns the id of this installation, and makes one for a bucket without. It does not while there are objects
 // that carry others: if the bucket was lost, everything that the primaries own would be another installation's with a
-// new id. Then it waits, degraded, until somebody has put the id, or ctx ends. others lists the objects by their ids.
+// new id. Then it waits, degraded, until the id was put, or ctx ends. others lists the objects by their ids.
 func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	if c.Instance() != "" {
 		return nil
@@ -62,7 +62,7 @@ func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
 	}
 	other := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		other = foreign.Typed(ids[0], "ID")
+		other = printable.Typed(ids[0], "ID")
 	}
 	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source "+
 		"was away, and its objects have owners in another one: %s. They are another installation's to this "+
@@ -76,7 +76,7 @@ func (c *Claim) installation() string { return "installation (bucket " + c.bucke
 func (c *Claim) undecided(seen Sightings) error {
 	id := "ID"
 	if ids := seen.ids(); len(ids) == 1 {
-		id = foreign.Typed(ids[0], "ID")
+		id = printable.Typed(ids[0], "ID")
 	}
 	return fmt.Errorf("the status bucket %s has no id of this installation, and there are objects whose owners are in "+
 		"another one: %s. If the status bucket was lost, take the id over: nats kv put %s %s %s, or WithInstance(%q). "+
@@ -96,7 +96,7 @@ type Sighting struct {
 }
 
 // SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
-// What only bears another id stops nobody. Nor does, where the claim wants proofs, what does not prove the id that it
+// What only bears another id stops no start. Nor does, where the claim wants proofs, what does not prove the id that it
 // bears: else who may write one object could keep a controller from starting.
 func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 	seen := Sightings{}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +21,8 @@ type shelf struct {
 func (s *shelf) String() string       { return "Owns Page" }
 func (s *shelf) All() []metav1.Object { return s.objects }
 
-func (*shelf) Resource() ownerproof.Resource { return ownerproof.Bucket("pages") }
+func (*shelf) Resource() owner.Resource { return owner.ResourceOfBucket("pages") }
+func (*shelf) AnyNamespace() bool       { return false }
 
 // put adds an object of an owner in an installation; stamped objects carry a revision of it.
 func (s *shelf) put(name, kind, owner, instance string, stamped bool) {
@@ -55,7 +55,7 @@ func TestWhereProofsAreWantedAForgedIDStopsNobody(t *testing.T) {
 	s.put("ours", "Site", "home", "before", true)
 	s.put("forged", "Site", "home", "strange", true)
 	s.put("copied", "Site", "home", "before", true)
-	proofs, err := ownerproof.New(bytes.Repeat([]byte{'a'}, 32))
+	proofs, err := owner.NewSecrets(bytes.Repeat([]byte{'a'}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/answers"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 )
 
 // Release is what KeyRelease holds: a request to let go what the brake holds, as JSON, or the text
@@ -21,7 +21,7 @@ type Release struct {
 
 // ParseRelease reads the text of an operator, or JSON.
 func ParseRelease(value []byte) (Release, error) {
-	if answers.Is(nil, value) {
+	if kvstream.IsReply(nil, value) {
 		return Release{}, errors.New("an answer of the server, which nobody wrote")
 	}
 	var r Release

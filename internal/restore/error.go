@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // Mismatch says that nothing was restored, because the request names something else than what there is.
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 		if i > 0 {
 			text.WriteString("; ")
 		}
-		text.WriteString(foreign.Quote(f.Key) + ": " + foreign.Message(f.Err.Error()))
+		text.WriteString(printable.Quote(f.Key) + ": " + printable.Message(f.Err.Error()))
 	}
 	text.WriteString(". List what is left, and restore that with its count")
 	return text.String()

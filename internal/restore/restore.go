@@ -4,10 +4,10 @@
 //
 //   - What is put back is the last document of the key's record, byte for byte. A key of which the record does not have
 //     all of the document is listed, and is not put back.
-//   - A document is only written where there is nothing: what is there by then stays as it is, and what somebody
+//   - A document is only written where there is nothing: what is there by then stays as it is, and what a person
 //     deleted meanwhile stays deleted. The server decides that, with each write.
 //   - It has what is left of the TTL that its writer set. If nothing is left, it is not put back.
-//   - It happens for the engagement and the number of documents that somebody has read, and for no other.
+//   - It happens for the engagement and the number of documents that the operator has read, and for no other.
 //   - One document that cannot be put back, or of which that is unknown, does not keep the others from it. A server
 //     that does not answer does, and so does the end of the term. What was put back stays; the rest can be restored
 //     with its new count.
@@ -24,13 +24,13 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/explain"
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
-// Vanished is a primary whose document is gone although nobody was seen to delete it, and whose delete the brake holds.
+// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds.
 // It has nothing of the document.
 type Vanished struct {
 	Key string `json:"key"`
@@ -52,7 +52,12 @@ type Restorer struct {
 		State() brake.State
 		Holds(key string) bool
 	}
-	Records *entity.Records
+	Records interface {
+		brake.Records
+		Get(ctx context.Context, key string) (*entity.Record, error)
+		// LastDocumentLacks says what the last document of a record does not have; "" if it is whole.
+		LastDocumentLacks(*entity.Record) string
+	}
 	Anchors *record.Anchors
 	Primary interface {
 		Exists(key string) bool
@@ -129,7 +134,7 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	unreadable, is := errors.AsType[*entity.UnreadableRecordError](err)
 	switch {
 	case is:
-		v.NotRestorable = foreign.Message(unreadable.Error())
+		v.NotRestorable = printable.Message(unreadable.Error())
 		return nil, nil
 	case apierrors.IsNotFound(err):
 		v.NotRestorable = "its record is gone"
@@ -139,7 +144,7 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	}
 	v.Revision = held.DocumentRevision
 	if ahead := r.Anchors.CheckNotAhead(v.Key, held); ahead != nil {
-		v.NotRestorable = foreign.Message(ahead.Error())
+		v.NotRestorable = printable.Message(ahead.Error())
 		return nil, nil
 	}
 	if v.NotRestorable = r.Records.LastDocumentLacks(held); v.NotRestorable != "" {
@@ -147,11 +152,11 @@ func (r *Restorer) look(ctx context.Context, v *Vanished) (Write, error) {
 	}
 	write, err := r.Prepare(ctx, v.Key, held, r.Primary.Aged(v.Key))
 	if no, is := errors.AsType[*entity.NotRestorableError](err); is {
-		v.NotRestorable = foreign.Message(no.Why)
+		v.NotRestorable = printable.Message(no.Why)
 		return nil, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		v.NotRestorable = foreign.Message(err.Error())
+		v.NotRestorable = printable.Message(err.Error())
 		return nil, nil
 	}
 	return write, err
@@ -168,7 +173,7 @@ func (r *Restorer) leads() error {
 	}
 	leader := "the one that does"
 	if lead.Holder != "" {
-		leader = foreign.Quote(lead.Holder) + ", which held the lease when it was read last"
+		leader = printable.Quote(lead.Holder) + ", which held the lease when it was read last"
 	}
 	return &NotLeading{lead.Holder, fmt.Sprintf("controller %q: this replica does not lead, so it does not know what "+
 		"the brake holds: ask %s", r.Controller, leader)}
@@ -197,7 +202,7 @@ func (r *Restorer) Restore(ctx context.Context, engagement string, count int) (r
 	return run.restored, nil
 }
 
-// confirmed returns what can be restored, if it is what somebody has confirmed.
+// confirmed returns what can be restored, if it is what the operator has confirmed.
 func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) ([]Vanished, error) {
 	if err := r.leads(); err != nil {
 		return nil, err
@@ -213,7 +218,7 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	}
 	list := slices.DeleteFunc(slices.Clone(all), func(v Vanished) bool { return v.NotRestorable != "" })
 	now := fmt.Sprintf("in engagement %s %d documents of %s can be restored",
-		foreign.Text(state.Engagement), len(list), r.Kind)
+		printable.Text(state.Engagement), len(list), r.Kind)
 	if lost := len(all) - len(list); lost > 0 {
 		now += fmt.Sprintf(", and %d cannot", lost)
 	}
@@ -223,7 +228,7 @@ func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) 
 	}
 	switch {
 	case engagement != state.Engagement:
-		return nil, mismatch("nothing was restored: %s is not the engagement of the brake", foreign.Quote(engagement))
+		return nil, mismatch("nothing was restored: %s is not the engagement of the brake", printable.Quote(engagement))
 	case count != len(list):
 		return nil, mismatch("nothing was restored: %d is not the number of documents", count)
 	case count == 0:

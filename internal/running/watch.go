@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
 
@@ -44,7 +44,7 @@ func (w Watch) Run(ctx context.Context) {
 		}
 		err := fmt.Errorf("%d of %d workers are in reconciles that have not returned within %v, the oldest in that of "+
 			"%s %s; the log has its stack. Give what it waits for a timeout; WithReconcileTimeout ends its context",
-			n, w.Workers, w.After, w.Kind, foreign.Quote(oldest.Key))
+			n, w.Workers, w.After, w.Kind, printable.Quote(oldest.Key))
 		w.Board.Set(ctx, problemStuck, &health.Problem{Since: oldest.Since, Err: err})
 	}, func(stuck stuck) {
 		klog.FromContext(ctx).Error(fmt.Errorf("not returned after %v; its goroutine: %s", w.After, stuck.stack),

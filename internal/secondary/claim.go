@@ -7,9 +7,9 @@ import (
 	"maps"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/current"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +18,7 @@ import (
 // Claim is what a write says of an object's owner: who is to own it, and what may be taken over for that.
 type Claim struct {
 	Options
-	// Owner is the reconciled primary; outside of a reconcile whom the object names as it comes, or nobody.
+	// Owner is the reconciled primary; outside of a reconcile whom the object names as it comes, or none.
 	Owner owner.Owner
 	// Writer is the status bucket of the controller that writes; outside of a reconcile what the object names as it
 	// comes.
@@ -41,7 +41,7 @@ func (w What) String() string {
 	if w.Kind != "" {
 		return w.Kind
 	}
-	return kubeerrors.ResourceName(w.Resource)
+	return kubeapi.ResourceName(w.Resource)
 }
 
 // NewClaim makes the claim of a write under ctx. template is the object as its writer gave it. The error is that of a
@@ -50,7 +50,7 @@ func NewClaim(
 	ctx context.Context, what What, place source.Place, template metav1.Object, options Options,
 ) (Claim, error) {
 	c := Claim{Options: options, template: template, what: what, place: place}
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		if named := owner.NamedBy(template); !named.IsNone() {
 			c.Owner, c.Writer = named.Owner(), owner.WriterOf(template)
@@ -99,7 +99,7 @@ func (c Claim) MayWrite(existing metav1.Object) error {
 }
 
 // Settle makes obj, of which mutate has made what it is, name its owner. was is whom obj named before mutate. Nothing
-// is moved that the options do not move: where somebody is to own obj, mutate cannot name another one; where nobody is,
+// is moved that the options do not move: where a primary is to own obj, mutate cannot name another one; where none is,
 // mutate may name one to what is new, and take the marks off. existing is nil if the object is new.
 func (c Claim) Settle(was owner.Named, obj, existing metav1.Object) error {
 	is := owner.NamedBy(obj)
@@ -136,7 +136,7 @@ func (c Claim) carryMarks(obj metav1.Object) {
 	obj.SetAnnotations(annotations)
 }
 
-// refusal is the error about an object that names somebody else, or nobody.
+// refusal is the error about an object that names another owner, or none.
 func (c Claim) refusal(existing metav1.Object, to owner.Owner) error {
 	if named := owner.NamedBy(existing); c.what.Kind != "" && !named.IsNone() {
 		return alreadyOwned(existing, named.Owner(), to)
@@ -154,7 +154,7 @@ func alreadyOwned(obj metav1.Object, is, to owner.Owner) *AlreadyOwnedError {
 // Await has the reconciled primary wait until the object has another owner or is gone. If that is news the caller has
 // to look at the object once more.
 func (c Claim) Await(ctx context.Context) (news bool) {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	return ok && r.AwaitName(c.place, source.ObjectKey(c.template))
 }
 
@@ -169,7 +169,7 @@ const (
 // Tell records an event on the reconciled primary about an object that it did not get, as err says: once, until
 // something changes.
 func (c Claim) Tell(ctx context.Context, err error) {
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return
 	}

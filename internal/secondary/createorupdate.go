@@ -6,10 +6,9 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/conflict"
-	"github.com/nagi-runtime/nagi/internal/current"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
+	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,11 +36,11 @@ func CreateOrUpdate[T entity.IEntity](
 		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
 	}
 	if err == errNotWhole {
-		conflict.Assign(obj, template.DeepCopyObject().(T))
+		retry.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
 	}
-	for tries := 0; again(ctx, claim, err, tries) && conflict.Pause(ctx, tries); tries++ {
-		conflict.Assign(obj, template.DeepCopyObject().(T))
+	for tries := 0; again(ctx, claim, err, tries) && retry.Pause(ctx, tries); tries++ {
+		retry.Assign(obj, template.DeepCopyObject().(T))
 		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
 	}
 	if refused, ok := errors.AsType[*Refusal](err); ok {
@@ -60,7 +59,7 @@ func again(ctx context.Context, claim Claim, err error, tries int) bool {
 	if _, refused := errors.AsType[*Refusal](err); refused {
 		return tries == 0 || claim.Await(ctx)
 	}
-	return conflict.Is(err)
+	return retry.IsOvertaken(err)
 }
 
 // Refusal marks the error of a write that is refused because of whose the object is: mutate may return such an error,
@@ -92,7 +91,7 @@ func createOrUpdate[T entity.IEntity](
 		if err := claim.MayWrite(before); err != nil {
 			return Unchanged, &Refusal{err}
 		}
-		conflict.Assign(obj, before)
+		retry.Assign(obj, before)
 		before = before.DeepCopyObject().(T)
 	case !apierrors.IsNotFound(err):
 		return Unchanged, err
@@ -116,7 +115,7 @@ func createOrUpdate[T entity.IEntity](
 	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {
 		claim.SetWriter(obj)
-		return Created, conflict.Of(client.Create(ctx, obj))
+		return Created, retry.Overtaken(client.Create(ctx, obj))
 	}
 	claim.KeepWriter(obj, existing)
 	same, err := sameDocument(client, key, before, obj)
@@ -128,7 +127,7 @@ func createOrUpdate[T entity.IEntity](
 	}
 	late()
 	claim.SetWriter(obj)
-	return Updated, conflict.Of(client.Update(ctx, obj))
+	return Updated, retry.Overtaken(client.Update(ctx, obj))
 }
 
 func read[T entity.IEntity](
@@ -144,12 +143,12 @@ func read[T entity.IEntity](
 // another reason: a stamp that is missing is none.
 func stamp(ctx context.Context, bucket string, obj, existing metav1.Object) (late func()) {
 	late = func() {}
-	r, ok := current.Of(ctx)
+	r, ok := reconcilectx.Of(ctx)
 	if !ok {
 		return late
 	}
 	primary := r.Primary()
-	r.Prove(obj, ownerproof.Bucket(bucket)) // one that is missing, or older, is a reason to write
+	r.Prove(obj, owner.ResourceOfBucket(bucket)) // one that is missing, or older, is a reason to write
 	switch {
 	case existing == nil:
 		primary.Stamp.Set(obj)

@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/foreign"
-	"github.com/nagi-runtime/nagi/internal/kubeerrors"
+	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +28,7 @@ type ResourceExistsError struct {
 	wanted owner.Owner // who wanted to own it
 }
 
-// NewResourceExistsError is about an object that nobody owns, or in Kubernetes somebody else.
+// NewResourceExistsError is about an object without an owner, or in Kubernetes with another one.
 func NewResourceExistsError(what What, existing metav1.Object, wanted owner.Owner) *ResourceExistsError {
 	is := owner.NamedBy(existing).Owner()
 	err := &ResourceExistsError{
@@ -58,7 +58,7 @@ func (e *ResourceExistsError) AwaitsName() {}
 // Error says what exists, who owns it as far as that is known, and what to do.
 func (e *ResourceExistsError) Error() string {
 	message := fmt.Sprintf(MessageResourceExists, e.Key)
-	what := "this object of " + kubeerrors.ResourceName(e.Resource)
+	what := "this object of " + kubeapi.ResourceName(e.Resource)
 	how := "take it over with WithAdopt or AdoptOrFail"
 	if e.Kind != "" {
 		what = "this " + e.Kind + " in NATS"
@@ -73,7 +73,7 @@ func (e *ResourceExistsError) Error() string {
 		owned := e.Unwrap().(*AlreadyOwnedError)
 		return fmt.Sprintf("%s: %s is owned by %s; %s", message, what, owned.ownerAsTold(), owned.advice())
 	case e.Controller != "":
-		return fmt.Sprintf("%s: %s is controlled by %s; use another name", message, what, foreign.Text(e.Controller))
+		return fmt.Sprintf("%s: %s is controlled by %s; use another name", message, what, printable.Text(e.Controller))
 	case e.OwnerKind != "" || e.OwnerKey != "" || e.OwnerInstance != "":
 		return fmt.Sprintf("%s: %s names an owner in part, so nobody can tell whose it is; use another name, or "+
 			"first take off what is left of its owner's labels and annotations", message, what)
@@ -86,14 +86,14 @@ func (e *ResourceExistsError) Error() string {
 func ownerAsTold(seenFrom, kind, key string) string {
 	namespace, _, _ := strings.Cut(key, "/")
 	from, _, namespaced := strings.Cut(seenFrom, "/")
-	kind = foreign.Text(kind)
+	kind = printable.Text(kind)
 	switch {
 	case strings.HasPrefix(key, owner.HashPrefix):
 		return fmt.Sprintf("another %s", kind)
 	case namespace != key && (!namespaced || namespace != from):
 		return fmt.Sprintf("a %s in another namespace", kind)
 	}
-	return fmt.Sprintf("%s %s", kind, foreign.Quote(key))
+	return fmt.Sprintf("%s %s", kind, printable.Quote(key))
 }
 
 // AlreadyOwnedError is that of package controller.
@@ -109,7 +109,7 @@ func (e *AlreadyOwnedError) AwaitsName() {}
 // Error says who owns the object, and what to do.
 func (e *AlreadyOwnedError) Error() string {
 	return fmt.Sprintf("%q is owned by %s already, so %s %s cannot own it: %s",
-		e.Object, e.ownerAsTold(), foreign.Text(e.WantedKind), foreign.Quote(e.WantedKey), e.advice())
+		e.Object, e.ownerAsTold(), printable.Text(e.WantedKind), printable.Quote(e.WantedKey), e.advice())
 }
 
 // ownerAsTold names the owner.
@@ -132,11 +132,11 @@ func (e *AlreadyOwnedError) advice() string {
 		return "use another name; only that installation can give it up"
 	}
 	return fmt.Sprintf("use another name, or move it: write it as %s %s with the option WithHandOverFrom of its owner",
-		foreign.Text(e.WantedKind), foreign.Quote(e.WantedKey))
+		printable.Text(e.WantedKind), printable.Quote(e.WantedKey))
 }
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or
-// installations, so that nobody knows whose it is. Nothing was deleted.
+// installations, so whose it is cannot be told. Nothing was deleted.
 type ContradictingMarksError struct {
 	Resource schema.GroupVersionResource
 	Key      string // of the object: "name" or "namespace/name"
@@ -146,7 +146,7 @@ type ContradictingMarksError struct {
 func (e *ContradictingMarksError) Error() string {
 	return fmt.Sprintf("%s %q: its annotations name another owner or installation than its labels, "+
 		"so it is not certain whose it is: mend them, as Apply does, or delete it by hand",
-		kubeerrors.ResourceName(e.Resource), e.Key)
+		kubeapi.ResourceName(e.Resource), e.Key)
 }
 
 // UnprovenError says that a Kubernetes object names the reconciled primary as its owner, and carries no valid proof of
@@ -160,7 +160,7 @@ type UnprovenError struct {
 func (e *UnprovenError) Error() string {
 	return fmt.Sprintf("%s %q: it names this owner and carries no valid proof of it, so somebody else may have marked "+
 		"it: write it with Apply or CreateOrUpdate first, which proves it, or delete it by hand",
-		kubeerrors.ResourceName(e.Resource), e.Key)
+		kubeapi.ResourceName(e.Resource), e.Key)
 }
 
 // BeingDeletedError says that a Kubernetes object that was written outside of a reconcile is being deleted, so that
@@ -174,7 +174,7 @@ type BeingDeletedError struct {
 // Error names the object and its finalizers.
 func (e *BeingDeletedError) Error() string {
 	message := fmt.Sprintf("the object %q of %s is being deleted; write it again when it is gone",
-		e.Key, kubeerrors.ResourceName(e.Resource))
+		e.Key, kubeapi.ResourceName(e.Resource))
 	if len(e.Finalizers) == 0 {
 		return message
 	}

@@ -9,13 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Caused is a source that can tell which write an event is of.
-type Caused interface {
-	// Cause describes an event. Of what was created before is nil, of what was deleted after. An event that says
-	// nothing new has no cause.
-	Cause(before, after metav1.Object) (c loops.Cause, news bool)
-}
-
 // tell tells the trail of a key, if it has one, what makes it due.
 func (m *Mappings) tell(key string, call *mapping) {
 	m.enqueue.Caused(key, call.cause)
@@ -24,7 +17,7 @@ func (m *Mappings) tell(key string, call *mapping) {
 		return
 	}
 	if call.retried || len(call.objects) > 2 {
-		trail.Saw(loops.Cause{}) // nobody knows any more
+		trail.Saw(loops.Cause{}) // not known any more
 		return
 	}
 	before, after := metav1.Object(nil), call.objects[len(call.objects)-1]
@@ -52,7 +45,7 @@ func (call *mapping) isNews() bool {
 func Tell(trail *loops.Trail, source any, before, after metav1.Object) {
 	told, ok := source.(Caused)
 	if !ok {
-		trail.Saw(loops.Cause{}) // nobody knows
+		trail.Saw(loops.Cause{}) // not known
 		return
 	}
 	if c, news := told.Cause(before, after); news {
@@ -88,7 +81,7 @@ func causeIn(informer natsinformer.Informer, kind string, before, after metav1.O
 	return c
 }
 
-// caused returns the context of an event of a document, with the write that it is of, if somebody wants to know.
+// caused returns the context of an event of a document, with the write that it is of, if an observer wants to know.
 func (s *NATS[T]) caused(ctx context.Context, event any) context.Context {
 	if s.seen == nil {
 		return ctx

@@ -16,10 +16,5 @@ func (s *NATS[T]) Config() entity.Config { return s.client.Config() }
 // Type is that of the documents in Go, a pointer.
 func (s *NATS[T]) Type() reflect.Type { return reflect.TypeFor[T]() }
 
-// JetStream is what the client was made with; nil where it does not tell.
-func (s *NATS[T]) JetStream() jetstream.JetStream {
-	if connected, ok := s.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		return connected.JetStream()
-	}
-	return nil
-}
+// JetStream is what the client was made with; nil where its port does not tell.
+func (s *NATS[T]) JetStream() jetstream.JetStream { return s.port.JetStream() }

@@ -2,13 +2,6 @@ package source
 
 import "k8s.io/client-go/tools/cache"
 
-// Placed is a source of which it is known where its objects are.
-type Placed interface {
-	Place() Place
-	// AnyNamespace reports whether its objects may name owners in other namespaces.
-	AnyNamespace() bool
-}
-
 // OwnedOf returns those sources in which primaries own something.
 func OwnedOf(sources []Source) (owned []Owned) {
 	for _, s := range sources {
@@ -32,15 +25,18 @@ func Confined(sources []Source, place Place) (confined bool) {
 	return confined
 }
 
+// unownedNoter is a source of entities that tells once that one was written without an owner.
+type unownedNoter interface {
+	Placed
+	Kinded
+	noteUnowned() (first bool)
+}
+
 // NoteUnowned notes that an entity of a place was written without an owner. first is true once for each source in which
 // primaries own something; kind is that of its entities.
 func NoteUnowned(sources []Source, place Place) (kind string, first bool) {
 	for _, s := range OwnedOf(sources) {
-		s, ok := s.(interface {
-			Placed
-			Kind() string
-			noteUnowned() bool
-		})
+		s, ok := s.(unownedNoter)
 		if ok && s.Place() == place && s.noteUnowned() {
 			kind, first = s.Kind(), true
 		}

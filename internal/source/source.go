@@ -9,9 +9,9 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/loops"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/ownerproof"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -33,24 +33,23 @@ type Source interface {
 	Stop()
 }
 
-// Owned is a source of secondaries, which cascade and sweep delete.
+// Owned is a source of secondaries. What the runtime deletes there passes the guard of package deletes.
 type Owned interface {
 	Source
+	deletes.Source
 	// Owns tells whether the objects are secondaries; Deletable and the rest mean nothing where it is false.
 	Owns() bool
 	// Deletable tells whether the runtime can delete here, and so waits until what it deleted is gone.
 	Deletable() bool
-	// Resource is where the objects are, as proofs of ownership name it.
-	Resource() ownerproof.Resource
 	// OwnedBy lists the secondaries of a primary of this controller's kind, of every installation.
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.
 	All() []metav1.Object
-	// Outdated is why what the cache shows must not be acted on for deletes; nil if it may. One that has not synced is
-	// outdated: what it does not show may exist.
-	Outdated() error
-	// Remove deletes obj if it is still what was seen. One that is absent is success.
-	Remove(ctx context.Context, obj metav1.Object) error
+	// OwnedLive asks past the cache what a primary owns, before its teardown ends; nothing where the cache has all.
+	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
+	// WrittenBy reports whether the object itself shows that the controller of that name has written it; false where
+	// that cannot be told.
+	WrittenBy(obj metav1.Object, controller string) bool
 }
 
 // Enqueuer makes keys of primaries due.

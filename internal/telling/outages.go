@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -118,7 +118,7 @@ func (o *Outages) tellAway(name, reason string, thing *outage) {
 	if thing.pause == 0 || since > 2*mostPause {
 		thing.pause = leastPause
 	}
-	message := name + ": " + foreign.Message(thing.away.Error())
+	message := name + ": " + printable.Message(thing.away.Error())
 	if thing.unsaid > 0 {
 		message += fmt.Sprintf(" (it came and went %d times since the last event)", thing.unsaid)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // The reasons of events about the lease.
@@ -32,7 +32,7 @@ func (e *Events) Terms(
 			<-term.Done()
 			if ctx.Err() == nil {
 				e.Self(EventWarning, reasonLost,
-					identity+" works no more: "+foreign.Message(context.Cause(term).Error()))
+					identity+" works no more: "+printable.Message(context.Cause(term).Error()))
 			}
 		}()
 		lead(term, won) // it returns only when the term is over

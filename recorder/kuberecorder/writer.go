@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
-	"github.com/nagi-runtime/nagi/internal/foreign"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 )
 
@@ -32,9 +32,9 @@ const (
 	// internalGrace is how long internal errors are waited out. A change of etcd's leader causes them for a second or
 	// two. A broken webhook causes them for ever, and must not hold up the other events.
 	internalGrace = 5 * time.Second
-	// refusalGrace is how long a refusal is not believed if nobody would have noticed that the server was away, because
-	// nothing was recorded. It is believed at once if the server took an event this short a time ago: it knows who may
-	// do what, and a missing right must not hold up the other events.
+	// refusalGrace is how long a refusal is not believed if it could not have been noticed that the server was away,
+	// because nothing was recorded. It is believed at once if the server took an event this short a time ago: it knows
+	// who may do what, and a missing right must not hold up the other events.
 	refusalGrace = 5 * time.Second
 )
 
@@ -149,7 +149,7 @@ func (w *writer) report(event *corev1.Event, err error) {
 	about := event.InvolvedObject
 	err = fmt.Errorf("recorder: write the event %s about %s %q to the API server: %w",
 		event.Reason, about.Kind, about.Name, err)
-	err = foreign.Error(err)
+	err = printable.Error(err)
 	w.lastErr.Store(&err)
 }
 

@@ -24,97 +24,72 @@ const (
 )
 
 // mayImport says which packages of the module a package may import. It may also import all that these may import. Data
-// flows from the sources to the writes, and so do the imports. A new package needs a line here, and a new arrow a
-// reason.
+// flows from the sources to the writes, and so do the imports. A new package needs a line here and in
+// docs/architecture.md, and a new arrow a reason.
 var mayImport = map[string][]string{
-	// A delete marker that is an answer deletes nothing.
+	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/answers", "internal/denials", "internal/foreign", "internal/kvsubjects", "internal/natsversion",
-		"internal/transform", "internal/turn",
+		"internal/denials", "internal/guard", "internal/kvstream", "internal/notify", "internal/turn",
 	},
 	"external": {"internal/jsonshape"},
-	"recorder": {"internal/denials", "internal/foreign", "internal/nostream"},
+	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
 	"entity": {
-		"natsinformer", "internal/answers", "internal/denials", "internal/foreign", "internal/jsonshape",
-		"internal/nostream", "internal/ownwrites", "internal/transform",
+		"natsinformer", "internal/jsonshape", "internal/ownwrites",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
-
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
-	"internal/natsversion": {},
-	"internal/conflict":    {"internal/backoff"},
-	"internal/kvsubjects":  {},
-	"internal/guard":       {},
-	"internal/turn":        {},
-	"internal/hosted":      {},
-	"internal/signals":     {},
-	"internal/connlog":     {},
-	"internal/deadlines":   {"internal/guard"},
-	"internal/running":     {"internal/foreign", "internal/health"},
-	"internal/failures":    {"internal/foreign", "internal/guard"},
-	"internal/checks":      {"internal/guard"},
-	"internal/denials":     {},
-	"internal/nostream":    {},
-	"internal/answers":     {},
-	"internal/jsonshape":   {},
-	"internal/typeschema":  {"internal/guard", "internal/jsonshape"},
-	"internal/ownwrites":   {},
-	"internal/backoff":     {},
-	"internal/netpoll":     {},
-	"internal/asyncwrites": {},
-	"internal/operation":   {},
-	"internal/foreign":     {},
-	"internal/health":      {"internal/foreign"},
-	"internal/lease":       {"internal/answers"},
-	"internal/queue":       {"internal/operation", "internal/batched"},
-	"internal/batched":     {},
-	"internal/kubeerrors":  {},
-	"internal/mergediff":   {"internal/jsonshape"},
-	"internal/transform":   {},
-	"internal/rbac":        {},
-	"internal/ownerproof":  {},
+	"internal/denials":    {},
+	"internal/jsonshape":  {},
+	"internal/failures":   {"internal/guard", "internal/printable"},
+	"internal/guard":      {},
+	"internal/health":     {"internal/notify"},
+	"internal/kubeapi":    {},
+	"internal/kvstream":   {},
+	"internal/lease":      {"internal/kvstream"},
+	"internal/mergediff":  {"internal/jsonshape"},
+	"internal/notify":     {"internal/printable"},
+	"internal/operation":  {},
+	"internal/ownwrites":  {},
+	"internal/printable":  {},
+	"internal/queue":      {"internal/operation"},
+	"internal/retry":      {},
+	"internal/running":    {"internal/health", "internal/printable"},
+	"internal/turn":       {},
+	"internal/typeschema": {"internal/guard", "internal/jsonshape"},
 
 	// Rooms of the engine.
-	"internal/causes": {"natsinformer"}, // the messages that the informers get
-	"internal/record": {"internal/answers", "internal/owner", "internal/source", "internal/backoff"},
+	"internal/owner":   {"entity"},
+	"internal/deletes": {"internal/owner"}, // a source deletes with its permit alone
+	"internal/causes":  {"natsinformer"},   // the messages that the informers get
 	// The reconcile's writes and the sources' events meet in it.
-	"internal/loops": {"internal/mergediff", "internal/operation", "internal/guard", "internal/foreign"},
+	"internal/loops": {"internal/guard", "internal/mergediff", "internal/operation", "internal/printable"},
 	"internal/source": {
-		"internal/causes", "internal/loops", "internal/guard", "internal/health", "internal/queue", "internal/owner",
+		"internal/causes", "internal/deletes", "internal/guard", "internal/health", "internal/loops", "internal/queue",
 	},
-	"internal/owner":         {"entity", "internal/ownerproof"},
-	"internal/managedfields": {"entity"},
-	"internal/applied":       {"internal/managedfields", "internal/mergediff", "internal/owner"},
-	"internal/kubesource":    {"internal/backoff", "internal/kubeerrors", "internal/owner", "internal/source"},
-	"internal/apisource":     {"internal/turn", "external", "internal/record"},
-	"internal/brake":         {"internal/turn", "internal/owner", "internal/record", "internal/queue"},
-	"internal/current":       {"internal/turn", "internal/apisource", "internal/owner"},
-	"internal/keytable":      {"internal/source", "internal/ownwrites", "internal/kubeerrors", "internal/failures"},
-	"internal/teardown":      {"internal/apisource", "internal/brake"},
-	"internal/lifecycle":     {"internal/keytable", "internal/lease", "internal/teardown"},
-	"internal/prune":         {"internal/current"},
-	"internal/attempts":      {"internal/current", "internal/causes"},
-	"internal/counts":        {"internal/lifecycle"},
-	"internal/resync":        {"internal/counts"},
-	"internal/observing":     {"internal/counts"},
-	"internal/telling":       {"internal/lifecycle", "internal/kubesource"},
-	"internal/explain":       {"internal/lifecycle", "internal/running"},
-	"internal/restore":       {"internal/explain"},
-	"internal/kubeoverlay":   {"internal/applied", "internal/kubesource", "internal/ownwrites"},
-	"internal/secondary":     {"internal/conflict", "internal/current", "internal/kubeerrors"},
+	"internal/record":       {"internal/kvstream", "internal/owner", "internal/retry", "internal/source"},
+	"internal/kubesource":   {"internal/kubeapi", "internal/owner", "internal/retry", "internal/source"},
+	"internal/kubewrites":   {"internal/kubesource", "internal/mergediff", "internal/owner", "internal/ownwrites"},
+	"internal/apisource":    {"external", "internal/record", "internal/turn"},
+	"internal/brake":        {"internal/owner", "internal/queue", "internal/record", "internal/turn"},
+	"internal/reconcilectx": {"internal/apisource", "internal/owner", "internal/turn"},
+	"internal/keytable":     {"internal/failures", "internal/kubeapi", "internal/ownwrites", "internal/source"},
+	// A prune asks the reconcile that has ended what it wants.
+	"internal/lifecycle": {"internal/brake", "internal/keytable", "internal/lease", "internal/reconcilectx"},
+	"internal/telling":   {"internal/kubesource", "internal/lifecycle"},
+	"internal/explain":   {"internal/lifecycle", "internal/running"},
+	"internal/restore":   {"internal/explain"},
+	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
-		"internal/asyncwrites", "internal/attempts", "internal/checks", "internal/counts", "internal/current",
-		"internal/explain", "internal/hosted", "internal/kubesource", "internal/lifecycle", "internal/netpoll",
-		"internal/observing", "internal/running", "internal/prune", "internal/restore", "internal/resync",
-		"internal/telling",
+		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle",
+		"internal/reconcilectx", "internal/restore", "internal/running", "internal/telling",
 	},
 
 	// What users import.
-	"controller":        {"internal/engine", "internal/rbac", "internal/secondary", "internal/signals"},
-	"kube":              {"controller", "internal/kubeoverlay"},
+	"controller":        {"internal/engine", "internal/kubeapi", "internal/secondary"},
+	"kube":              {"controller", "internal/kubewrites"},
 	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
 	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
@@ -122,7 +97,7 @@ var mayImport = map[string][]string{
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder", "internal/turn", "internal/connlog", "internal/deadlines"},
+	"manager": {"controller", "recorder", "internal/guard", "internal/turn"},
 }
 
 // Limits of a file, a function and a line, tests apart. A package is as large as its concept.

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"k8s.io/klog/v2"
+)
+
+// sweepPrimaries are what the cache knows of the primaries.
+type sweepPrimaries interface {
+	Keys() []string
+	Exists(key string) bool
+	View(key string) source.View
+}
+
+// sweeper makes the keys of a controller due whose turn has come, and sweeps.
+type sweeper struct {
+	Interval  time.Duration                                 // 0: one sweep, and no resync
+	Soon      chan struct{}                                 // with room for one; see SweepSoon
+	DryRun    bool                                          // only reports
+	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
+	Primaries sweepPrimaries
+	Queue     *queue.Queue
+	Counts    *Counts
+
+	Records  brake.Records // nil without teardown, as are the next
+	Brake    *brake.Brake
+	Teardown *lifecycle.Teardown
+
+	owedBefore map[string]struct{} // see remindOwed
+}
+
+// Resync enqueues every primary once in each interval, spread over it.
+func (s *sweeper) Resync(ctx context.Context) {
+	due := func(key string) {
+		if s.Primaries.Exists(key) {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	for s.Interval > 0 && resyncOnce(ctx, s.Interval, s.Primaries.Keys(), due) {
+	}
+}
+
+// Collect runs the sweep, or what the Kumori API has instead, now, at the end of each interval, and when SweepSoon was
+// called.
+func (s *sweeper) Collect(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.collectGarbage(ctx)
+		s.await(ctx)
+	}
+}
+
+// await returns at the end of the interval, or when SweepSoon was called.
+func (s *sweeper) await(ctx context.Context) {
+	var end <-chan time.Time
+	if s.Interval > 0 {
+		timer := time.NewTimer(s.Interval)
+		defer timer.Stop()
+		end = timer.C
+	}
+	select {
+	case <-end:
+	case <-s.Soon:
+	case <-ctx.Done():
+	}
+}
+
+// SweepSoon makes a sweep due before the interval ends.
+func (s *sweeper) SweepSoon() {
+	select {
+	case s.Soon <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+func (s *sweeper) collectGarbage(ctx context.Context) {
+	s.remindOwed()
+	if s.Garbage == nil {
+		s.sweep(ctx)
+		return
+	}
+	s.Garbage(ctx, func() { s.sweep(ctx) }, func() {
+		if s.Brake != nil {
+			s.Brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
+		}
+	})
+}
+
+// remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
+// record did not decode for a while. What the brake holds waits for its release.
+func (s *sweeper) remindOwed() {
+	if s.Records == nil {
+		return
+	}
+	owed := map[string]struct{}{}
+	for key, held := range s.Records.All() {
+		if !record.IsAnchor(held) || s.Primaries.Exists(key) || s.Brake.Holds(key) {
+			continue
+		}
+		owed[key] = struct{}{}
+		if _, before := s.owedBefore[key]; before {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+	s.owedBefore = owed
+}
+
+// RemindPolicies enqueues the primaries whose deletion policy is not the one that their anchor has: predicates may have
+// held back the event that says so.
+func (s *sweeper) RemindPolicies() {
+	for key, held := range s.Records.All() {
+		if !record.IsAnchor(held) {
+			continue
+		}
+		v := s.Primaries.View(key)
+		if v.Object != nil && source.DeletionPolicy(v.Object) != held.DeletionPolicy {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+		}
+	}
+}
+
+// sweep finds secondaries whose owner does not exist and enqueues the owners, as if they had been deleted just now: the
+// worker asks the leader before anything goes. Nothing is asked of a server for a system that is healthy.
+func (s *sweeper) sweep(ctx context.Context) {
+	if s.Records == nil {
+		return
+	}
+	defer s.Counts.Sweeps.Add(1)
+	found, ownerless := s.Teardown.Sweep(ctx)
+	for _, o := range found {
+		if o.Count == 0 {
+			continue // what is Unproved was reported
+		}
+		klog.FromContext(ctx).Info("Sweep found objects whose owners do not exist",
+			"source", o.Source, "objects", o.Count, "of", o.Known, "owners", len(o.Owners),
+			"dryRun", s.DryRun)
+	}
+	s.Counts.Ownerless.Store(&ownerless)
+	if s.DryRun {
+		found = nil
+	}
+	for _, owner := range s.Brake.Sweep(ctx, found) {
+		s.Queue.Add(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Background)
+	}
+}

@@ -1,0 +1,192 @@
+package lifecycle
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Sweep finds secondaries whose owner does not exist, by source, and counts those of which nobody can tell whose they
+// are. It asks the leader about owners that are missing, and else caches only, so a system that is healthy costs no
+// request.
+func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
+	left, none := t.leftOwners(), t.ownerless()
+	t.askAboutMissing(ctx, left, none) // first: it takes a while, in which teardowns go on
+	for _, s := range t.swept() {
+		if o := t.orphanedIn(ctx, s, left, none); len(o.Owners) > 0 {
+			found = append(found, o)
+		}
+	}
+	none.report(ctx)
+	if o := t.forgottenIntents(ctx); o.Count > 0 {
+		found = append(found, o)
+	}
+	none.Orphaned = none.Hashed + none.NeverWas + none.unanswered
+	for _, o := range found {
+		none.Orphaned += o.Count
+	}
+	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
+	return found, none.Ownerless
+}
+
+// askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
+// not left on purpose. One that is named by a hash alone is known only if it has either. Those that the last sweep
+// found never to have been come last, in any order: however many owners somebody makes up, the others get their turn.
+func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
+	var again []string
+	for _, s := range t.swept() {
+		claim := t.Owner.Claim().In(s)
+		for _, obj := range s.All() {
+			named, ok := claim.OwnerOf(obj)
+			key, _ := named.Key()
+			if !ok || key == "" || !claim.Owns(obj, key) || t.Primaries.Exists(key) ||
+				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
+				continue
+			}
+			if none.neverWas.knows(s, obj) {
+				again = append(again, key)
+				continue
+			}
+			none.ask(ctx, key)
+		}
+	}
+	rand.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
+	for _, key := range again {
+		none.ask(ctx, key)
+	}
+}
+
+// swept are the sources that the runtime deletes in; without a cascade all that primaries own something in.
+func (t *Teardown) swept() []source.Owned {
+	if t.NoCascade {
+		return t.Sources()
+	}
+	return t.deletable()
+}
+
+func (t *Teardown) orphanedIn(
+	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
+) brake.Orphans {
+	found := brake.Orphans{
+		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Unknown: sets.New[string](),
+		Outdated: t.Guard.Outdated(s) != nil,
+	}
+	claim := t.Owner.Claim().In(s)
+	for _, obj := range s.All() {
+		named, ok := claim.OwnerOf(obj)
+		if !ok {
+			none.see(s, obj, named)
+			continue
+		}
+		if !claim.MayDelete(obj) {
+			if none.unproves(s, obj, named, claim, left) {
+				continue
+			}
+			if !none.contradicts(s, obj, named, claim) {
+				t.Counters.Foreign()
+			}
+			continue
+		}
+		if claim.IsProvenByOlder(obj) {
+			none.ProvenByOlder++
+		}
+		key, known := none.keyOf(named)
+		if !known || none.crosses(s, obj, claim, key, left) {
+			continue
+		}
+		if t.Primaries.Exists(key) {
+			found.Known++
+			continue
+		}
+		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
+			left.use(key)
+			found.Known++
+			if !record.IsAnchor(t.Anchors.Cached(key)) { // unreadable: what the brake holds of it stays held
+				keepBack(&found, obj, key, true)
+			}
+			continue
+		}
+		if left.has(ctx, key) {
+			found.Known++
+			continue
+		}
+		if claim.IsProven(obj) || none.lived(s, obj, key) {
+			found.Known++
+			found.Count++
+			note(&found, obj, key)
+		} else if t.wellFormed(key) { // else there is nobody to ask about, and nothing to release
+			keepBack(&found, obj, key, none.had[key] == unknown && !none.neverWas.knows(s, obj))
+		}
+	}
+	return found
+}
+
+// keepBack notes an owner of which nothing goes. unknown says that nobody knows whether it ever was.
+func keepBack(found *brake.Orphans, obj metav1.Object, key string, unknown bool) {
+	found.Unproved.Insert(key)
+	if unknown {
+		found.Unknown.Insert(key)
+	}
+	note(found, obj, key)
+}
+
+// note notes an object of a missing owner, with its stamp.
+func note(found *brake.Orphans, obj metav1.Object, key string) {
+	found.Owners[key]++
+	if stamp := owner.StampOf(obj); !stamp.IsNone() && obj.GetDeletionTimestamp() == nil {
+		found.Stamps = append(found.Stamps, owner.Stamped{Key: key, Stamp: stamp})
+	}
+}
+
+// forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.
+// Where the client has a Config.Filter the cache has no reserved keys, and none are found.
+func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
+	found := brake.Orphans{Source: "intents", Owners: map[string]int{}}
+	names := map[string]struct{}{}
+	for _, name := range t.Records.Informer().GetStore().ListKeys() {
+		if strings.HasPrefix(name, record.IntentsPrefix) {
+			names[name] = struct{}{}
+		}
+	}
+	if len(names) == 0 {
+		return found
+	}
+	found.Known = len(names)
+	for _, key := range t.Primaries.Keys() {
+		delete(names, record.IntentsKey(key))
+	}
+	for key, anchor := range t.Records.All() {
+		if record.IsAnchor(anchor) {
+			delete(names, record.IntentsKey(key))
+		}
+	}
+	for name := range names {
+		kept, held, err := record.JSON[apisource.Intents](t.Reserved, name).Load(ctx)
+		if err != nil || !held || record.IntentsKey(kept.Key) != name {
+			continue
+		}
+		if t.Primaries.Exists(kept.Key) || t.mayOwe(kept.Key) || !t.wellFormed(kept.Key) {
+			continue
+		}
+		found.Owners[kept.Key]++
+		found.Count++
+	}
+	return found
+}
+
+// mayOwe reports whether a key that does not exist owes a teardown, or nobody knows whether it does.
+func (t *Teardown) mayOwe(key string) bool {
+	return record.IsAnchor(t.Anchors.Cached(key)) || t.Records.Unreadable(key)
+}
+
+func (t *Teardown) wellFormed(key string) bool {
+	return !source.IsReserved(key) && t.Primaries.CheckKey(key) == nil
+}

@@ -1,0 +1,110 @@
+package manager
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"k8s.io/klog/v2"
+)
+
+// connLog says what becomes of the connection. nats.go calls handlers one after the other.
+//
+// While it is lost each reason why a try to reconnect failed is told once. Servers that are away for different reasons
+// take turns: that the reason has changed is told again with longer and longer pauses.
+type connLog struct {
+	log klog.Logger
+
+	reasons map[string]bool // that were told since the connection was lost
+	last    string          // the one that was told last
+	at      time.Time       // when that was
+	pause   time.Duration   // before a change is told again
+}
+
+const (
+	// mostReasons are told at once: some texts are new each time.
+	mostReasons = 5
+	firstPause  = time.Minute
+	mostPause   = time.Hour
+)
+
+// connectionLog returns the handlers of a connection that tell a log of it.
+func connectionLog(log klog.Logger) []nats.Option { return (&connLog{log: log}).options() }
+
+func (l *connLog) options() []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil if it was closed here
+				l.log.Info("The connection to NATS is lost, reconnecting", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			l.reconnected()
+			l.log.Info("Reconnected to NATS", "url", redacted(nc.ConnectedUrl()), "server", nc.ConnectedServerName())
+		}),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.notReconnected(err) }),
+		nats.ErrorHandler(l.failed),
+	}
+}
+
+// failed is called for what goes wrong beside requests. While the connection is lost, that is a server which refuses
+// the user.
+func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
+	switch {
+	case sub != nil:
+		l.log.Error(err, "NATS reports an error", "subject", sub.Subject)
+	case nc.IsReconnecting():
+		l.notReconnected(err)
+	default:
+		l.log.Error(err, "NATS reports an error")
+	}
+}
+
+func (l *connLog) notReconnected(err error) {
+	reason := withoutNumbers(err.Error())
+	isNew := !l.reasons[reason] && len(l.reasons) < mostReasons
+	if !isNew && (reason == l.last || time.Since(l.at) < l.pause) {
+		return
+	}
+	if l.reasons == nil {
+		l.reasons, l.pause = map[string]bool{}, firstPause
+	}
+	if isNew {
+		l.reasons[reason] = true
+	} else {
+		l.pause = min(2*l.pause, mostPause)
+	}
+	l.last, l.at = reason, time.Now()
+	l.log.Error(err, "Reconnecting to NATS fails, it is tried again")
+}
+
+// reconnected forgets why it was not.
+func (l *connLog) reconnected() { l.reasons, l.last = nil, "" }
+
+// withoutNumbers makes one reason of those that differ in ports or counts.
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// redacted is the URL of a server as logs and errors may show it. nats.go takes a user without a password for a token,
+// which url.URL.Redacted would show.
+func redacted(server string) string {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return "xxxxx"
+	}
+	if parsed.User != nil {
+		shown := url.User("xxxxx")
+		if _, hasPassword := parsed.User.Password(); hasPassword {
+			shown = url.UserPassword(parsed.User.Username(), "xxxxx")
+		}
+		parsed.User = shown
+	}
+	return parsed.String()
+}
