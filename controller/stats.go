@@ -25,6 +25,9 @@ type Stats struct {
 	Ready       [3]int
 	Delayed     int
 	OldestReady time.Duration
+	// Remembered is how much the controller keeps of single keys beside its caches: runs that are due or delayed,
+	// failures, deletes whose teardown is owed, and the like. It is 0 where all is reconciled and nothing waits.
+	Remembered int
 	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
 	// These, Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
 	Failing, Parked int
@@ -160,7 +163,7 @@ func statsOf(e *engine.Engine) Stats {
 		Reconciles: c.Reconciles.Load(), Failures: c.Failures.Load(), Terminals: c.Terminals.Load(),
 		ReconcileTime: time.Duration(c.ReconcileNanos.Load()),
 		Running:       int(c.Running.Load()), Workers: e.Workers(),
-		Delayed: queue.Delayed, OldestReady: queue.Oldest,
+		Delayed: queue.Delayed, OldestReady: queue.Oldest, Remembered: e.Remembered(),
 		Failing: failing, Parked: parked,
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),

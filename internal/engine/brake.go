@@ -61,3 +61,6 @@ func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err er
 	sources := func() source.Group { return e.sources }
 	return (&outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
 }
+
+// Brake is the brake; nil without teardown.
+func (e *Engine) Brake() *brake.Brake { return e.brake }

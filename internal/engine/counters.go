@@ -20,6 +20,10 @@ func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 // QueueTotals counts how often a key became due, and how often one was added with a delay.
 func (e *Engine) QueueTotals() (adds, delays uint64) { return e.queue.Totals() }
 
+// Remembered is of how many keys something is known that the caches do not have: what is due or delayed, what is
+// unusual, and calls of mappers that are made again.
+func (e *Engine) Remembered() int { return e.queue.Remembered() + e.keys.Len() + e.mappings.Waiting() }
+
 // Phase tells whether all sources have synced, and whether Run has returned.
 func (e *Engine) Phase() (synced, ended bool) { return e.synced.Load(), e.ended.Load() }
 

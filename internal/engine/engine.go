@@ -195,7 +195,7 @@ func (e *Engine) Name() string { return e.name }
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {
 	for _, s := range e.sources {
-		if s, ok := s.(interface{ Kind() string }); ok {
+		if s, ok := s.(source.Kinded); ok {
 			kinds = append(kinds, s.Kind())
 		}
 	}

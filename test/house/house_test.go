@@ -31,10 +31,10 @@ var mayImport = map[string][]string{
 	"natsinformer": {
 		"internal/denials", "internal/guard", "internal/kvstream", "internal/notify", "internal/turn",
 	},
-	"external": {"internal/exactjson", "internal/secrets"},
+	"external": {"internal/jsonshape"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
 	"entity": {
-		"natsinformer", "internal/exactjson", "internal/members", "internal/ownwrites", "internal/secrets",
+		"natsinformer", "internal/jsonshape", "internal/ownwrites",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -42,14 +42,13 @@ var mayImport = map[string][]string{
 
 	// Rooms that know nothing of documents.
 	"internal/denials":    {},
-	"internal/exactjson":  {},
+	"internal/jsonshape":  {},
 	"internal/guard":      {},
 	"internal/health":     {"internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
 	"internal/lease":      {"internal/kvstream"},
-	"internal/members":    {},
-	"internal/mergediff":  {},
+	"internal/mergediff":  {"internal/jsonshape"},
 	"internal/notify":     {"internal/printable"},
 	"internal/operation":  {},
 	"internal/ownwrites":  {},
@@ -57,9 +56,8 @@ var mayImport = map[string][]string{
 	"internal/queue":      {"internal/operation"},
 	"internal/retry":      {},
 	"internal/running":    {"internal/health", "internal/printable"},
-	"internal/secrets":    {"internal/members"},
 	"internal/turn":       {},
-	"internal/typeschema": {"internal/guard", "internal/members", "internal/secrets"},
+	"internal/typeschema": {"internal/guard", "internal/jsonshape"},
 
 	// Rooms of the engine.
 	"internal/owner":   {"entity"},
@@ -83,8 +81,8 @@ var mayImport = map[string][]string{
 	"internal/restore":   {"internal/explain"},
 	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
-		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle",
-		"internal/reconcilectx", "internal/restore", "internal/running",
+		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle", "internal/reconcilectx",
+		"internal/restore", "internal/running",
 	},
 
 	// What users import.

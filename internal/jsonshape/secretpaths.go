@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"cmp"
@@ -8,18 +8,16 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/nagi-runtime/nagi/internal/members"
 )
 
 // With adds fields that are named by their paths, as in "spec.password", "spec.users[].token" for a member of each
 // element of an array, and "spec.backends.*.key" for one of each member of an object. t is the type of the documents;
 // nil allows every path. The error says what is wrong with a path, and which field was meant.
-func (f *Fields) With(paths []string, t reflect.Type) (*Fields, error) {
+func (f *Secrets) With(paths []string, t reflect.Type) (*Secrets, error) {
 	if len(paths) == 0 {
 		return f, nil
 	}
-	with := &Fields{paths: &node{takes: anyForm}}
+	with := &Secrets{paths: &secretNode{takes: anyForm}}
 	if f != nil {
 		with.tagged = f.tagged
 	}
@@ -42,7 +40,7 @@ func (f *Fields) With(paths []string, t reflect.Type) (*Fields, error) {
 }
 
 // spread gives the members with a name what is said of all members.
-func (n *node) spread() {
+func (n *secretNode) spread() {
 	for _, member := range n.members {
 		member.add(n.each)
 		member.spread()
@@ -53,7 +51,7 @@ func (n *node) spread() {
 }
 
 // add adds what another node says.
-func (n *node) add(other *node) {
+func (n *secretNode) add(other *secretNode) {
 	if other == nil {
 		return
 	}
@@ -91,18 +89,18 @@ func stepsOf(path string) (steps []string, err error) {
 	return steps, nil
 }
 
-func (n *node) below(step string) *node {
+func (n *secretNode) below(step string) *secretNode {
 	if step == anyElement || step == anyMember {
 		if n.each == nil {
-			n.each = &node{takes: anyForm}
+			n.each = &secretNode{takes: anyForm}
 		}
 		return n.each
 	}
 	if n.members == nil {
-		n.members = map[string]*node{}
+		n.members = map[string]*secretNode{}
 	}
 	if n.members[step] == nil {
-		n.members[step] = &node{takes: anyForm}
+		n.members[step] = &secretNode{takes: anyForm}
 	}
 	return n.members[step]
 }
@@ -115,7 +113,7 @@ func check(t reflect.Type, steps []string) error {
 		var next []reflect.Type
 		var wrong error
 		for _, t := range types {
-			below, anything, err := stepInto(pointed(t), step)
+			below, anything, err := stepInto(PointedOr(t), step)
 			if anything {
 				return nil
 			}
@@ -172,7 +170,7 @@ func isBytes(t reflect.Type) bool {
 // meant names the members that a misspelt one may be.
 func meant(step string, named map[string]*parts) string {
 	names := slices.Sorted(maps.Keys(named))
-	if best := members.Nearest(step, names); best != "" {
+	if best := Nearest(step, names); best != "" {
 		return fmt.Sprintf(": is it %q?", best)
 	}
 	return ": it has " + strings.Join(names, ", ")

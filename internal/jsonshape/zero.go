@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"bytes"
@@ -23,11 +23,12 @@ const (
 )
 
 // zerosOf returns how documents say that a field is zero and left out; 0 if it is never left out.
-func zerosOf(t reflect.Type, tag tag) zeros {
+func zerosOf(m Member) zeros {
+	t := m.Field.Type
 	switch {
-	case tag.omitZero:
+	case m.OmitZero:
 		return zeroAny | zeroDeep
-	case !tag.omitEmpty:
+	case !m.OmitEmpty:
 		return 0
 	}
 	var z zeros
@@ -47,10 +48,10 @@ func zerosOf(t reflect.Type, tag tag) zeros {
 	default:
 		return 0 // encoding/json leaves out neither structs nor arrays
 	}
-	if decodesItself(t) {
+	if DecodesItself(t) {
 		return zeroAny
 	}
-	if tag.quoted {
+	if m.Quoted {
 		z |= zeroString
 	}
 	return z

@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"cmp"
@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// builder makes the nodes of types, one for each set of types that a value may be of. A value is of several where the
-// packages of JSON do not agree which field its member is, or where an interface holds it.
-type builder struct {
-	nodes   map[string]*node
+// secretBuilder makes the nodes of types, one for each set of types that a value may be of. A value is of several where
+// the packages of JSON do not agree which field its member is, or where an interface holds it.
+type secretBuilder struct {
+	nodes   map[string]*secretNode
 	types   map[reflect.Type]int // their numbers, which sets are named by
 	dynamic []reflect.Type       // that interfaces hold
 	err     error
 }
 
-func newBuilder(dynamic []reflect.Type) *builder {
-	return &builder{nodes: map[string]*node{}, types: map[reflect.Type]int{}, dynamic: dynamic}
+func newSecretBuilder(dynamic []reflect.Type) *secretBuilder {
+	return &secretBuilder{nodes: map[string]*secretNode{}, types: map[reflect.Type]int{}, dynamic: dynamic}
 }
 
 // root returns the node of a document of a type; nil if it has no secrets.
-func (b *builder) root(t reflect.Type) *node {
+func (b *secretBuilder) root(t reflect.Type) *secretNode {
 	root := b.node(false, t)
 	live := b.live()
-	alive := func(n *node) *node {
+	alive := func(n *secretNode) *secretNode {
 		if !live[n] {
 			return nil
 		}
@@ -42,8 +42,8 @@ func (b *builder) root(t reflect.Type) *node {
 }
 
 // live returns the nodes with secrets. It makes maps secret whose keys have them: a key is text that a method makes.
-func (b *builder) live() map[*node]bool {
-	live := map[*node]bool{redacted: true}
+func (b *secretBuilder) live() map[*secretNode]bool {
+	live := map[*secretNode]bool{redacted: true}
 	for before := 0; before < len(live); {
 		before = len(live)
 		for _, n := range b.nodes {
@@ -56,7 +56,7 @@ func (b *builder) live() map[*node]bool {
 	return live
 }
 
-func (n *node) anyMember(of map[*node]bool) bool {
+func (n *secretNode) anyMember(of map[*secretNode]bool) bool {
 	for _, member := range n.members {
 		if of[member] {
 			return true
@@ -66,17 +66,17 @@ func (n *node) anyMember(of map[*node]bool) bool {
 }
 
 // node returns the node of a value of one of the types. opaque says that a method made the JSON around it.
-func (b *builder) node(opaque bool, of ...reflect.Type) *node {
+func (b *secretBuilder) node(opaque bool, of ...reflect.Type) *secretNode {
 	set := b.set(of)
-	opaque = opaque || slices.ContainsFunc(set, encodesItself)
+	opaque = opaque || slices.ContainsFunc(set, EncodesItself)
 	name := b.nameOf(set, opaque)
 	if n, ok := b.nodes[name]; ok {
 		return n
 	}
-	n := &node{opaque: opaque, secret: slices.Contains(set, reflect.TypeFor[unseen]())}
+	n := &secretNode{opaque: opaque, secret: slices.Contains(set, reflect.TypeFor[unseen]())}
 	b.nodes[name] = n
 	if slices.ContainsFunc(set, func(t reflect.Type) bool { return t.Kind() == reflect.Struct }) {
-		n.members = map[string]*node{}
+		n.members = map[string]*secretNode{}
 	}
 	var each, rest, keys, hidden parts
 	n.takes = b.formsOf(set)
@@ -110,41 +110,40 @@ func (b *builder) node(opaque bool, of ...reflect.Type) *node {
 
 // addFields adds what the fields of a struct are in JSON, by any package.
 func addFields(t reflect.Type, named map[string]*parts, rest *parts) {
-	for _, r := range packages {
-		members, others := r.membersOf(t)
-		for name, fields := range members {
-			for _, m := range fields {
-				if named[name] == nil {
-					named[name] = &parts{}
+	for _, d := range dialects {
+		for _, m := range d.shapeOf(t).fields() {
+			switch of := m.Field.Type; {
+			case m.hidden:
+			case m.place != asRest:
+				if named[m.Name] == nil {
+					named[m.Name] = &parts{}
 				}
-				named[name].add(m.t, m.secret)
+				named[m.Name].add(of, m.secret)
+			default:
+				if of = PointedOr(of); of.Kind() == reflect.Map {
+					of = of.Elem()
+				}
+				rest.add(of, m.secret)
 			}
-		}
-		for _, m := range others {
-			of := pointed(m.t)
-			if of.Kind() == reflect.Map {
-				of = of.Elem()
-			}
-			rest.add(of, m.secret)
 		}
 	}
 }
 
 // addHidden adds the fields that are in no JSON, but that a method may write.
 func addHidden(t reflect.Type, hidden *parts) {
-	for f := range t.Fields() {
-		if f.Tag.Get("json") == "-" || !f.IsExported() {
-			hidden.add(f.Type, IsMarked(f))
-		}
+	for _, m := range Of(t).Left {
+		hidden.add(m.Field.Type, m.secret)
 	}
 }
 
-func (b *builder) checkTags(t reflect.Type) {
-	for f := range t.Fields() {
-		tag, ok := f.Tag.Lookup(tagName)
-		if ok && tag != marked && b.err == nil {
-			b.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
-				f.Name, t, tagName, tag, tagName, marked)
+func (b *secretBuilder) checkTags(t reflect.Type) {
+	for _, m := range Of(t).fields() {
+		for _, f := range append(slices.Clip(m.Through), m.Field) {
+			tag, ok := f.Tag.Lookup(tagName)
+			if ok && tag != marked && b.err == nil {
+				b.err = fmt.Errorf("field %s of %v has the tag %s:%q: only %s:%q is known",
+					f.Name, t, tagName, tag, tagName, marked)
+			}
 		}
 	}
 }
@@ -162,7 +161,7 @@ func (p *parts) add(t reflect.Type, secret bool) {
 }
 
 // part returns the node of a member; nil for none.
-func (b *builder) part(opaque bool, p parts) *node {
+func (b *secretBuilder) part(opaque bool, p parts) *secretNode {
 	if len(p.types) == 0 {
 		return nil
 	}
@@ -174,15 +173,15 @@ func (b *builder) part(opaque bool, p parts) *node {
 }
 
 // redacted is a value that is secret as a whole.
-var redacted = &node{secret: true}
+var redacted = &secretNode{secret: true}
 
 // set returns the types that values of some types may be of: what pointers lead to, and what interfaces hold.
-func (b *builder) set(of []reflect.Type) []reflect.Type {
+func (b *secretBuilder) set(of []reflect.Type) []reflect.Type {
 	set := map[reflect.Type]bool{}
 	for _, t := range of {
-		if t = pointed(t); t.Kind() == reflect.Interface {
+		if t = PointedOr(t); t.Kind() == reflect.Interface {
 			for _, held := range b.dynamic {
-				set[pointed(held)] = true
+				set[PointedOr(held)] = true
 			}
 		}
 		set[t] = true
@@ -191,14 +190,14 @@ func (b *builder) set(of []reflect.Type) []reflect.Type {
 	return slices.SortedFunc(maps.Keys(set), inOrder)
 }
 
-func (b *builder) number(t reflect.Type) int {
+func (b *secretBuilder) number(t reflect.Type) int {
 	if _, ok := b.types[t]; !ok {
 		b.types[t] = len(b.types)
 	}
 	return b.types[t]
 }
 
-func (b *builder) nameOf(set []reflect.Type, opaque bool) string {
+func (b *secretBuilder) nameOf(set []reflect.Type, opaque bool) string {
 	var name strings.Builder
 	for _, t := range set {
 		fmt.Fprintf(&name, "%d,", b.number(t))
@@ -207,34 +206,26 @@ func (b *builder) nameOf(set []reflect.Type, opaque bool) string {
 	return name.String()
 }
 
-// pointed returns what a pointer leads to.
-func pointed(t reflect.Type) reflect.Type {
-	for seen := map[reflect.Type]bool{}; t.Kind() == reflect.Pointer && !seen[t]; t = t.Elem() {
-		seen[t] = true // type P *P
-	}
-	return t
-}
-
 // forms are the kinds of JSON that a value may be. Null is none of them: it tells nothing.
 type forms uint8
 
 const (
-	object forms = 1 << iota
-	array
-	scalar
-	anyForm = object | array | scalar
+	objectForm forms = 1 << iota
+	arrayForm
+	scalarForm
+	anyForm = objectForm | arrayForm | scalarForm
 )
 
 // formsOf returns the forms of a value that is of one of the types. Of a type that encodes itself any form is possible;
-// if it may have secrets, nobody knows what another form than that of its fields tells.
-func (b *builder) formsOf(set []reflect.Type) (forms forms) {
+// if it may have secrets, another form than that of its fields may tell one.
+func (b *secretBuilder) formsOf(set []reflect.Type) (forms forms) {
 	explained := anyForm
 	for _, t := range set {
 		switch {
-		case !encodesItself(t):
+		case !EncodesItself(t):
 			forms |= formsOf(t)
-		case hasMarks(t, map[reflect.Type]bool{}),
-			len(b.dynamic) > 0 && reachesInterface(t, true, map[reach]bool{}):
+		case reaches(t, hasMarks),
+			len(b.dynamic) > 0 && reaches(t, isInterface):
 			forms |= formsOf(t)
 			explained &= formsOf(t)
 		default:
@@ -248,35 +239,19 @@ func (b *builder) formsOf(set []reflect.Type) (forms forms) {
 func formsOf(t reflect.Type) forms {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
-		return object
+		return objectForm
 	case reflect.Slice, reflect.Array:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return array | scalar
+			return arrayForm | scalarForm
 		}
-		return array
+		return arrayForm
 	case reflect.Interface:
 		return anyForm
 	}
-	return scalar
+	return scalarForm
 }
 
-// hasMarks reports whether a field in a type is marked, whether it is in its JSON or not.
-func hasMarks(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return hasMarks(t.Elem(), seen)
-	case reflect.Map:
-		return hasMarks(t.Key(), seen) || hasMarks(t.Elem(), seen)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if IsMarked(f) || hasMarks(f.Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
+// hasMarks reports whether a field of a type is marked, whether it is in its JSON or not.
+func hasMarks(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && slices.ContainsFunc(slices.Collect(t.Fields()), IsSecret)
 }

@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 
 // Clean reports whether a document has nothing that Look would find. It is fast and allocates nothing. It may be wrong
 // about a document that is clean, but never about one that is not. The document is valid JSON.
-func (s *Shape) Clean(document []byte) bool {
+func (s *Members) Clean(document []byte) bool {
 	if _, odd := textIn(document); odd {
 		return false
 	}
@@ -46,7 +46,7 @@ func (s *scanner) afterSpace() byte {
 }
 
 // value goes through the next value.
-func (s *scanner) value(n *node) bool {
+func (s *scanner) value(n *memberNode) bool {
 	c := s.peek()
 	switch {
 	case n == nil:
@@ -100,7 +100,7 @@ func (s *scanner) name() (name []byte, ok bool) {
 	return name, true
 }
 
-func (s *scanner) structure(n *node) bool {
+func (s *scanner) structure(n *memberNode) bool {
 	var few [4]uint64
 	seen := few[:]
 	if len(n.fields) > 64*len(few) {
@@ -135,7 +135,7 @@ func (s *scanner) structure(n *node) bool {
 }
 
 // mapping looks for keys that are there twice.
-func (s *scanner) mapping(n *node) bool {
+func (s *scanner) mapping(n *memberNode) bool {
 	var many *hashes
 	first := s.used
 	s.pos++

@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"bytes"
@@ -31,22 +31,22 @@ type Problem struct {
 // MostProblems is how many problems are told of one document.
 const MostProblems = 8
 
-// Found is what Look found.
-type Found struct {
+// Oddities are what Look found.
+type Oddities struct {
 	// Kept are the members that the type does not know, and those that may be zero and left out, but for those in
-	// elements of arrays. Nil means none. See Part.Settle.
-	Kept *Part
+	// elements of arrays. Nil means none. See Kept.Settle.
+	Kept *Kept
 	// Problems are the first MostProblems; More is how many there are besides.
 	Problems []Problem
 	More     int
 }
 
 // Look finds what is odd in a document that decodes into the type. It is slow: see Clean.
-func (s *Shape) Look(document []byte) (Found, error) {
+func (s *Members) Look(document []byte) (Oddities, error) {
 	l := &looker{d: decoder(document), document: document}
 	kept, err := l.value(s.root, true, 0)
 	l.Kept = kept
-	return l.Found, err
+	return l.Oddities, err
 }
 
 func decoder(document []byte) *jsontext.Decoder {
@@ -55,7 +55,7 @@ func decoder(document []byte) *jsontext.Decoder {
 }
 
 type looker struct {
-	Found
+	Oddities
 	document []byte
 	d        *jsontext.Decoder
 	path     []string // of the value that is looked at
@@ -80,7 +80,7 @@ func (l *looker) text(raw []byte) (odd bool) {
 
 // value looks at the next value. keep says that the unknown members in it are kept, and those zeros also where a field
 // is not left out by itself: it is in one that may be.
-func (l *looker) value(n *node, keep bool, within zeros) (*Part, error) {
+func (l *looker) value(n *memberNode, keep bool, within zeros) (*Kept, error) {
 	kind := l.d.PeekKind()
 	switch {
 	case n != nil && kind == '{' && (n.structure || n.mapping):
@@ -95,7 +95,7 @@ func (l *looker) value(n *node, keep bool, within zeros) (*Part, error) {
 	return nil, err
 }
 
-func (l *looker) array(n *node) error {
+func (l *looker) array(n *memberNode) error {
 	if _, err := l.d.ReadToken(); err != nil {
 		return err
 	}
@@ -111,12 +111,12 @@ func (l *looker) array(n *node) error {
 }
 
 // object looks at an object. Of several members with one name, what is unknown in the last one is kept.
-func (l *looker) object(n *node, keep bool, within zeros) (*Part, error) {
+func (l *looker) object(n *memberNode, keep bool, within zeros) (*Kept, error) {
 	if _, err := l.d.ReadToken(); err != nil {
 		return nil, err
 	}
 	o := &object{
-		node: n, keep: keep, within: within,
+		memberNode: n, keep: keep, within: within,
 		count: map[string]int{}, members: map[string]member{}, below: map[string]subpart{},
 	}
 	for l.d.PeekKind() != '}' {
@@ -142,7 +142,7 @@ func (l *looker) object(n *node, keep bool, within zeros) (*Part, error) {
 
 // object is one that is looked at.
 type object struct {
-	*node
+	*memberNode
 	keep    bool
 	within  zeros
 	count   map[string]int
@@ -155,8 +155,8 @@ func (o *object) isUnknown(name string) bool {
 	return o.structure && !o.knowsAll && o.find([]byte(name), 0) < 0 && o.folded(name) < 0
 }
 
-func (o *object) part() *Part {
-	p := &Part{}
+func (o *object) part() *Kept {
+	p := &Kept{}
 	for _, name := range o.order {
 		if s, ok := o.below[name]; ok {
 			p.below = append(p.below, s)
@@ -247,7 +247,7 @@ func (l *looker) again(o *object, name string) {
 	}
 }
 
-func (n *node) names() (names []string) {
+func (n *memberNode) names() (names []string) {
 	for _, f := range n.fields {
 		names = append(names, f.name)
 	}

@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"reflect"
@@ -31,7 +31,7 @@ func TestPointersThatLeadNowhereEnd(t *testing.T) {
 		if got := Pointed(of); got != want {
 			t.Errorf("%v leads to %v, want %v", of, got, want)
 		}
-		b := builder{nodes: map[reflect.Type]*node{}}
+		b := memberBuilder{nodes: map[reflect.Type]*memberNode{}}
 		if known := b.node(of); want == nil && known != nil {
 			t.Errorf("of %v is known: %+v", of, known)
 		}

@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"encoding/json"
@@ -55,6 +55,21 @@ type (
 	key struct {
 		Password string `nagi:"secret"`
 	}
+	// Sealed is embedded by its name.
+	Sealed struct {
+		value string `nagi:"secret"`
+	}
+	open struct {
+		Sealed
+		Name string `json:"name"`
+	}
+	// Unshown leaves a secret out of its JSON.
+	Unshown struct {
+		Secret string `json:"-" nagi:"secret"`
+		Name   string `json:"name"`
+	}
+	// showing writes what it embeds.
+	showing  struct{ Unshown }
 	promoted struct {
 		sealed
 		Name string `json:"name"`
@@ -81,6 +96,12 @@ func (a aliased) MarshalJSON() ([]byte, error) {
 func (c closed) MarshalJSON() ([]byte, error) { return json.Marshal(c.login) }
 
 func (s sealed) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
+
+func (s Sealed) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
+
+func (s showing) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{"name": s.Name, "shown": s.Secret})
+}
 
 func (l logins) MarshalJSON() ([]byte, error) {
 	if l == nil {
@@ -111,14 +132,16 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 			A map[key]string
 			B int
 		}{map[key]string{{"s3cr3t"}: "a"}, 1}, `{"B":1}`},
-		"the method of what is embedded": {struct{ A promoted }{promoted{sealed{"s3cr3t"}, "n"}}, `{}`},
+		"the method of what is embedded":           {struct{ A promoted }{promoted{sealed{"s3cr3t"}, "n"}}, `{}`},
+		"the method of what is embedded, exported": {struct{ A open }{open{Sealed{"s3cr3t"}, "n"}}, `{}`},
+		"what an embedded struct leaves out":       {struct{ A showing }{showing{Unshown{"s3cr3t", "n"}}}, `{"A":{"name":"n"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			document, err := json.Marshal(test.value)
 			if err != nil || !strings.Contains(string(document), "s3cr3t") {
 				t.Fatal(string(document), err)
 			}
-			f, err := OfValue(test.value)
+			f, err := SecretsOfValue(test.value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +153,7 @@ func TestWhatAMethodMakesOfSecretsIsDropped(t *testing.T) {
 }
 
 func TestWhatAMethodMayWriteIsASecretOfItsMember(t *testing.T) {
-	f, err := Of(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
+	f, err := SecretsOf(reflect.TypeFor[struct{ Status, Spec struct{ A []sealed } }]())
 	if err != nil || !f.Has("Status") || f.Has("other") {
 		t.Error(f, err)
 	}
@@ -243,7 +266,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 			if err != nil || !strings.Contains(string(document), "s3cr3t") {
 				t.Fatal(string(document), err)
 			}
-			f, err := OfValue(test.value)
+			f, err := SecretsOfValue(test.value)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +275,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 			}
 		})
 	}
-	if f, err := OfValue(nil); f != nil || err != nil {
+	if f, err := SecretsOfValue(nil); f != nil || err != nil {
 		t.Error(f, err)
 	}
 	for of, want := range map[reflect.Type]bool{
@@ -264,7 +287,7 @@ func TestSecretsInWhatInterfacesHoldAreDropped(t *testing.T) {
 		reflect.TypeFor[map[worded]int](): true, reflect.TypeFor[itself](): false,
 		reflect.TypeFor[time.Time](): false, reflect.TypeFor[resource.Quantity](): false,
 	} {
-		if MayHold(of) != want {
+		if MayHoldSecrets(of) != want {
 			t.Errorf("what is decoded into a %v may hold secrets: %v", of, !want)
 		}
 	}
@@ -280,7 +303,7 @@ func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
 		if types := heldIn(reflect.ValueOf(v)); !slices.Equal(types, []reflect.Type{reflect.TypeFor[unseen]()}) {
 			t.Errorf("%T holds %v", v, types)
 		}
-		if f, err := OfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
+		if f, err := SecretsOfValue(struct{ A any }{v}); f == nil || err != nil || !f.Has("A") {
 			t.Errorf("%T is no secret: %v, %v", v, f, err)
 		}
 	}
@@ -288,7 +311,7 @@ func TestWhatIsGuardedIsNotLookedAt(t *testing.T) {
 
 // TestWhatBelongsToProtobufIsNotLookedAt: other goroutines may be making it.
 func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
-	if reachesInterface(reflect.TypeFor[protoimpl.MessageState](), true, map[reach]bool{}) {
+	if reaches(reflect.TypeFor[protoimpl.MessageState](), isInterface) {
 		t.Error("the state of a message is looked at")
 	}
 	for _, v := range []any{durationpb.New(1), itself(nil)} {
@@ -300,7 +323,7 @@ func TestWhatBelongsToProtobufIsNotLookedAt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := OfValue(struct{ A any }{text}); f != nil || err != nil {
+	if f, err := SecretsOfValue(struct{ A any }{text}); f != nil || err != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

@@ -1,4 +1,4 @@
-package exactjson_test
+package jsonshape_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/exactjson"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"pgregory.net/rapid"
 )
 
@@ -39,10 +39,10 @@ func TestNoWholeNumberIsRounded(t *testing.T) {
 				continue // it is omitted
 			}
 			var v outer
-			if err := exactjson.Any().Unmarshal([]byte(document), &v); err != nil {
+			if err := jsonshape.AnyCoder().Unmarshal([]byte(document), &v); err != nil {
 				t.Fatalf("%s: %v", document, err)
 			}
-			again, err := exactjson.Any().Marshal(v)
+			again, err := jsonshape.AnyCoder().Marshal(v)
 			if err != nil || string(again) != document {
 				t.Errorf("%s became %s, %v", document, again, err)
 			}
@@ -57,12 +57,12 @@ func TestANumberInAnInterfaceIsAsApimachineryHasIt(t *testing.T) {
 		"9223372036854775808": float64(1 << 63), `"1"`: "1", "null": nil, "true": true,
 	} {
 		var v any
-		if err := exactjson.Any().Unmarshal([]byte(text), &v); err != nil || v != want {
+		if err := jsonshape.AnyCoder().Unmarshal([]byte(text), &v); err != nil || v != want {
 			t.Errorf("%s became %T %v, %v; want %T %v", text, v, v, err, want, want)
 		}
 	}
 	var v any
-	if err := exactjson.Any().Unmarshal([]byte("1e400"), &v); err == nil {
+	if err := jsonshape.AnyCoder().Unmarshal([]byte("1e400"), &v); err == nil {
 		t.Errorf("1e400 became %v", v)
 	}
 }
@@ -75,7 +75,7 @@ func TestItDoesAsEncodingJSONOtherwise(t *testing.T) {
 		`{"free":{"a":1.5,"a":"twice"}}`, `{"list":[1.25,"a",null,true,{}]}`, `{"int":"1"}`, `{"any":`, `{"raw": [ 1 ]}`,
 	} {
 		var got, want outer
-		gotErr, wantErr := exactjson.Any().Unmarshal([]byte(document), &got), json.Unmarshal([]byte(document), &want)
+		gotErr, wantErr := jsonshape.AnyCoder().Unmarshal([]byte(document), &got), json.Unmarshal([]byte(document), &want)
 		if (gotErr == nil) != (wantErr == nil) || gotErr == nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s became %+v, %v; with encoding/json %+v, %v", document, got, gotErr, want, wantErr)
 		}
@@ -84,7 +84,7 @@ func TestItDoesAsEncodingJSONOtherwise(t *testing.T) {
 		outer{}, outer{Number: "1e3"}, outer{Number: "x"}, outer{Numbers: map[json.Number]time.Time{"1": {}, "x": {}}},
 		outer{Free: map[string]any{"n": json.Number("1.50"), "<": "&"}}, []any{json.Number(""), int64(1 << 60), 1e21},
 	} {
-		got, gotErr := exactjson.Any().Marshal(value)
+		got, gotErr := jsonshape.AnyCoder().Marshal(value)
 		want, wantErr := json.Marshal(value)
 		if (gotErr == nil) != (wantErr == nil) || string(got) != string(want) {
 			t.Errorf("%+v became %s, %v; with encoding/json %s, %v", value, got, gotErr, want, wantErr)
@@ -97,12 +97,12 @@ func TestWhatIsWrittenReadsAsItWas(t *testing.T) {
 	values := rapid.Custom(func(t *rapid.T) any { return value(t, 3) })
 	rapid.Check(t, func(t *rapid.T) {
 		was := outer{Free: map[string]any{"a": values.Draw(t, "a")}, List: []any{values.Draw(t, "b")}}
-		data, err := exactjson.Any().Marshal(was)
+		data, err := jsonshape.AnyCoder().Marshal(was)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var is outer
-		if err := exactjson.For(reflect.TypeFor[outer]()).Unmarshal(data, &is); err != nil || !reflect.DeepEqual(is, was) {
+		if err := jsonshape.CoderFor(reflect.TypeFor[outer]()).Unmarshal(data, &is); err != nil || !reflect.DeepEqual(is, was) {
 			t.Fatalf("%#v became %#v, %v by %s", was, is, err, data)
 		}
 	})

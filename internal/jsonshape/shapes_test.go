@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"encoding/json"
@@ -76,7 +76,7 @@ func (f *filled) fill(v reflect.Value, secret bool, depth int) {
 // leaks names what Drop leaves of the secrets in a type, as each encoder writes it, and what it takes that is none.
 func leaks(t reflect.Type) (leaks, losses []string) {
 	f := fill(t)
-	fields, err := Of(t)
+	fields, err := SecretsOf(t)
 	if err != nil {
 		return []string{err.Error()}, nil
 	}
@@ -141,9 +141,9 @@ type (
 		Again []Ring
 		Key   string `json:"key2" nagi:"secret"`
 	}
-	list  []list
-	loop  *loop
-	loops *loop
+	listOfLists []listOfLists
+	loop        *loop
+	loops       *loop
 )
 
 // hiding is for structs of which a compiler's checks would say that they are strange.
@@ -158,7 +158,7 @@ func texts(tags ...reflect.StructTag) (fields []reflect.StructField) {
 	return fields
 }
 
-func embedded(name string, t reflect.Type) reflect.StructField {
+func embeddedField(name string, t reflect.Type) reflect.StructField {
 	return reflect.StructField{Name: name, Type: t, Anonymous: true}
 }
 
@@ -215,7 +215,7 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 			Name: "Common", Type: reflect.TypeFor[Common](), Anonymous: true, Tag: `json:"a\"b" nagi:"secret"`,
 		}), false},
 		"a shallower one hides a deeper one": {hiding(
-			embedded("A", reflect.TypeFor[sameToken]()), embedded("B", reflect.TypeFor[token]()),
+			embeddedField("A", reflect.TypeFor[sameToken]()), embeddedField("B", reflect.TypeFor[token]()),
 			reflect.StructField{Name: "Token", Type: reflect.TypeFor[string](), Tag: `json:"token"`},
 		), false},
 		"a shallower secret hides a deeper field": {reflect.TypeFor[struct {
@@ -243,10 +243,10 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 			*Common
 		}](), false},
 		"a conflict": {hiding(
-			embedded("A", reflect.TypeFor[token]()), embedded("B", reflect.TypeFor[sameToken]()),
+			embeddedField("A", reflect.TypeFor[token]()), embeddedField("B", reflect.TypeFor[sameToken]()),
 		), false},
 		"a conflict, and one above": {hiding(
-			embedded("A", reflect.TypeFor[token]()), embedded("B", reflect.TypeFor[sameToken]()),
+			embeddedField("A", reflect.TypeFor[token]()), embeddedField("B", reflect.TypeFor[sameToken]()),
 			reflect.StructField{Name: "Token", Type: reflect.TypeFor[login](), Tag: `json:"token"`},
 		), false},
 		"a tag beats none": {reflect.TypeFor[struct {
@@ -266,7 +266,7 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 			`json:"j;k" nagi:"secret"`,
 		)...), false},
 		"a name that hides one in one package only": {hiding(
-			embedded("B", reflect.TypeFor[untagged]()), texts(`json:"Tok'en"`)[0],
+			embeddedField("B", reflect.TypeFor[untagged]()), texts(`json:"Tok'en"`)[0],
 			reflect.StructField{Name: "In", Type: reflect.TypeFor[token](), Tag: `json:",embed"`},
 		), true},
 		"in lists and maps": {reflect.TypeFor[struct {
@@ -280,7 +280,7 @@ func TestSecretsAreDroppedAsEachPackageOfJSONCountsFields(t *testing.T) {
 		}](), false},
 		"types that hold themselves": {reflect.TypeFor[ring](), false},
 		"types of nothing": {reflect.TypeFor[struct {
-			List  list
+			List  listOfLists
 			Loop  loop
 			Loops loops
 			Token token

@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"bytes"
@@ -8,16 +8,15 @@ import (
 )
 
 // Drop returns the document without its secret members. The error holds nothing of the document.
-func (f *Fields) Drop(document []byte) ([]byte, error) {
+func (f *Secrets) Drop(document []byte) ([]byte, error) {
 	if f == nil || len(document) == 0 {
 		return document, nil
 	}
-	for _, n := range []*node{f.tagged, f.paths} {
+	for _, n := range []*secretNode{f.tagged, f.paths} {
 		if n == nil {
 			continue
 		}
-		d := jsontext.NewDecoder(bytes.NewReader(document),
-			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		d := decoder(document)
 		var out bytes.Buffer
 		if err := n.copyUnlessSecret(d, &out); err != nil {
 			return nil, fmt.Errorf("leave out its secret fields: it is no valid JSON at byte %d", d.InputOffset())
@@ -27,8 +26,24 @@ func (f *Fields) Drop(document []byte) ([]byte, error) {
 	return document, nil
 }
 
+// DropMember returns a document without a member.
+func DropMember(document []byte, name string) ([]byte, error) {
+	out := bytes.NewBufferString("{")
+	d := decoder(document)
+	err := objectMembers(d, func(is string, quoted jsontext.Value) error {
+		value, err := d.ReadValue()
+		if is != name {
+			begin(out, 1, quoted)
+			out.Write(value)
+		}
+		return err
+	})
+	out.WriteByte('}')
+	return out.Bytes(), err
+}
+
 // copy copies the next value, without what is secret in it.
-func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
+func (n *secretNode) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 	kind := d.PeekKind()
 	if n == nil || kind != '{' && kind != '[' {
 		value, err := d.ReadValue()
@@ -78,7 +93,7 @@ func (n *node) copy(d *jsontext.Decoder, out *bytes.Buffer) error {
 }
 
 // copyUnlessSecret is copy for a value that keeps its place: the document, or an element of an array.
-func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
+func (n *secretNode) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
 	if n.hides(d.PeekKind()) {
 		out.WriteString("null")
 		return d.SkipValue()
@@ -87,17 +102,17 @@ func (n *node) copyUnlessSecret(d *jsontext.Decoder, out *bytes.Buffer) error {
 }
 
 // hides reports whether a value of a kind is secret as a whole.
-func (n *node) hides(kind jsontext.Kind) bool {
+func (n *secretNode) hides(kind jsontext.Kind) bool {
 	if n == nil || n.secret {
 		return n != nil
 	}
 	switch kind {
 	case '{':
-		return n.takes&object == 0
+		return n.takes&objectForm == 0
 	case '[':
-		return n.takes&array == 0
+		return n.takes&arrayForm == 0
 	case 'n', jsontext.KindInvalid:
 		return false
 	}
-	return n.takes&scalar == 0
+	return n.takes&scalarForm == 0
 }

@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Part are the members of a document that are kept: those that a type does not know, and those that it knows and leaves
+// Kept are the members of a document that are kept: those that a type does not know, and those that it knows and leaves
 // out, because they are zero. Nil has none. It is shared and not changed once it was handed out, but by Settle.
-type Part struct {
+type Kept struct {
 	members []member
 	below   []subpart
 }
@@ -24,13 +24,13 @@ type member struct {
 // subpart are the unknown members in a known one.
 type subpart struct {
 	name    string
-	part    *Part
+	part    *Kept
 	mayOmit bool
 	alone   bool // a document that T is encoded to does not have the known member
 }
 
-// Size is about how many bytes of memory the part takes.
-func (p *Part) Size() int {
+// Size is about how many bytes of memory they take.
+func (p *Kept) Size() int {
 	if p == nil {
 		return 0
 	}
@@ -47,7 +47,7 @@ func (p *Part) Size() int {
 
 // MustSettle reports whether it depends on what the type is encoded to what of the part is kept. Settle has to be told
 // then.
-func (p *Part) MustSettle() bool {
+func (p *Kept) MustSettle() bool {
 	return p != nil && (slices.ContainsFunc(p.members, func(m member) bool { return m.known }) ||
 		slices.ContainsFunc(p.below, func(s subpart) bool { return s.mayOmit || s.part.MustSettle() }))
 }
@@ -55,7 +55,7 @@ func (p *Part) MustSettle() bool {
 // Settle is told what the type is encoded to, of the document that the part is of. A known member that is not there was
 // zero and is left out: it is kept. An object that is not there was zero, too, so it was not removed when it is not
 // there the next time. Settle returns what is kept; nil if nothing is.
-func (p *Part) Settle(encoded []byte) (*Part, error) {
+func (p *Kept) Settle(encoded []byte) (*Kept, error) {
 	err := p.settle(decoder(encoded))
 	if err != nil || p.isEmpty() {
 		return nil, err
@@ -63,9 +63,9 @@ func (p *Part) Settle(encoded []byte) (*Part, error) {
 	return p, nil
 }
 
-func (p *Part) isEmpty() bool { return len(p.members) == 0 && len(p.below) == 0 }
+func (p *Kept) isEmpty() bool { return len(p.members) == 0 && len(p.below) == 0 }
 
-func (p *Part) settle(d *jsontext.Decoder) error {
+func (p *Kept) settle(d *jsontext.Decoder) error {
 	has, found := map[string]bool{}, map[string]bool{}
 	below := p.byName()
 	err := objectMembers(d, func(name string, _ jsontext.Value) error {
@@ -86,8 +86,8 @@ func (p *Part) settle(d *jsontext.Decoder) error {
 	return err
 }
 
-func (p *Part) byName() map[string]*Part {
-	below := make(map[string]*Part, len(p.below))
+func (p *Kept) byName() map[string]*Kept {
+	below := make(map[string]*Kept, len(p.below))
 	for _, s := range p.below {
 		below[s.name] = s.part
 	}
@@ -114,10 +114,10 @@ func objectMembers(d *jsontext.Decoder, f func(name string, quoted jsontext.Valu
 	return err
 }
 
-// Merge returns a document, which is a JSON object, with the members of a part. What the document has, stays as it is.
-// Members in an object that the document does not have are not kept, and neither are those of which the document has
-// something else in their place.
-func Merge(document []byte, kept *Part) ([]byte, error) {
+// MergeKept returns a document, which is a JSON object, with the members that are kept. What the document has, stays as
+// it is. Members in an object that the document does not have are not kept, and neither are those of which the document
+// has something else in their place.
+func MergeKept(document []byte, kept *Kept) ([]byte, error) {
 	if kept == nil {
 		return document, nil
 	}
@@ -128,7 +128,7 @@ func Merge(document []byte, kept *Part) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func (p *Part) merge(d *jsontext.Decoder, out *bytes.Buffer) error {
+func (p *Kept) merge(d *jsontext.Decoder, out *bytes.Buffer) error {
 	has := map[string]bool{}
 	below := p.byName()
 	out.WriteByte('{')
@@ -151,7 +151,7 @@ func (p *Part) merge(d *jsontext.Decoder, out *bytes.Buffer) error {
 }
 
 // rest writes what an object does not have, and its end. all says that there was no object.
-func (p *Part) rest(out *bytes.Buffer, first int, has map[string]bool, all bool) {
+func (p *Kept) rest(out *bytes.Buffer, first int, has map[string]bool, all bool) {
 	for _, m := range p.members {
 		if !has[m.name] {
 			begin(out, first, m.quoted)
@@ -183,10 +183,10 @@ func begin(out *bytes.Buffer, first int, quoted []byte) {
 }
 
 // Object is a JSON object of the members, and of the objects that they are in.
-func (p *Part) Object() []byte {
+func (p *Kept) Object() []byte {
 	var out bytes.Buffer
 	if p == nil {
-		p = &Part{}
+		p = &Kept{}
 	}
 	out.WriteByte('{')
 	p.rest(&out, out.Len(), nil, true)

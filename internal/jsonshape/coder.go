@@ -1,6 +1,4 @@
-// Package exactjson encodes and decodes as encoding/json does, in little more than half the time, and rounds no whole
-// number: in an interface it becomes an int64, as apimachinery has it, and no float64, which knows 53 bits.
-package exactjson
+package jsonshape
 
 import (
 	stdjson "encoding/json"
@@ -14,19 +12,21 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// A Coder encodes and decodes values of one type.
+// Coder encodes and decodes values of one type as encoding/json does, in little more than half the time, and rounds no
+// whole number: in an interface it becomes an int64, as apimachinery has it, and no float64, which knows 53 bits.
 type Coder struct {
 	Marshal   func(v any) ([]byte, error)
 	Unmarshal func(data []byte, v any) error
 }
 
-// Any is for values of all types.
-func Any() Coder { return Coder{Marshal: marshal, Unmarshal: unmarshal} }
+// AnyCoder is for values of all types.
+func AnyCoder() Coder { return Coder{Marshal: marshal, Unmarshal: unmarshal} }
 
-// For is for values of type t and of the types that it consists of. It is faster where none of them is an interface.
-func For(t reflect.Type) Coder {
-	if reaches(t, map[reflect.Type]bool{}) {
-		return Any()
+// CoderFor is for values of type t and of the types that it consists of. It is faster where none of them is an
+// interface.
+func CoderFor(t reflect.Type) Coder {
+	if reaches(t, needsCare) {
+		return AnyCoder()
 	}
 	return Coder{
 		Marshal:   func(v any) ([]byte, error) { return jsonv1.Marshal(v) },
@@ -37,38 +37,17 @@ func For(t reflect.Type) Coder {
 // number is that of encoding/json. The library has its own one, and takes this for a string.
 var number = reflect.TypeFor[stdjson.Number]()
 
-// reaches reports whether a value of type t can hold what needs the functions below.
-func reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if t == number || t.Kind() == reflect.Interface {
-		return true
-	}
-	if seen[t] {
-		return false
-	}
-	seen[t] = true
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return reaches(t.Elem(), seen)
-	case reflect.Map:
-		return reaches(t.Key(), seen) || reaches(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if reaches(t.Field(i).Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// needsCare reports whether values of a type are those for which the functions below are.
+func needsCare(t reflect.Type) bool { return t == number || t.Kind() == reflect.Interface }
 
 var (
-	encoding = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.WithMarshalers(json.MarshalToFunc(writeNumber)))
-	decoding = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.WithUnmarshalers(json.JoinUnmarshalers(
+	encodeOptions = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.WithMarshalers(json.MarshalToFunc(writeNumber)))
+	decodeOptions = json.JoinOptions(jsonv1.DefaultOptionsV1(), json.WithUnmarshalers(json.JoinUnmarshalers(
 		json.UnmarshalFromFunc(readAny), json.UnmarshalFromFunc(readNumber))))
 )
 
-func marshal(v any) ([]byte, error)           { return json.Marshal(v, encoding) }
-func unmarshal(data []byte, v any) error      { return json.Unmarshal(data, v, decoding) }
+func marshal(v any) ([]byte, error)           { return json.Marshal(v, encodeOptions) }
+func unmarshal(data []byte, v any) error      { return json.Unmarshal(data, v, decodeOptions) }
 func isName(kind jsontext.Kind, n int64) bool { return kind == '{' && n%2 == 0 }
 
 // readAny keeps a whole number whole. The library does the rest.

@@ -1,4 +1,4 @@
-package members
+package jsonshape
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package secrets
+package jsonshape
 
 import (
 	"encoding/json"
@@ -22,7 +22,7 @@ type base struct {
 	Both  string `json:"both"`
 }
 
-type outer struct {
+type outerOfSecrets struct {
 	base
 	*Hidden `nagi:"secret"`
 	Both    *linked `json:"both,omitempty"` // not base's
@@ -37,7 +37,7 @@ type Hidden struct {
 	c    string
 }
 
-func drop(t *testing.T, f *Fields, document string) string {
+func drop(t *testing.T, f *Secrets, document string) string {
 	t.Helper()
 	out, err := f.Drop([]byte(document))
 	if err != nil {
@@ -48,14 +48,14 @@ func drop(t *testing.T, f *Fields, document string) string {
 
 func TestTaggedFieldsAreDroppedAtAnyDepth(t *testing.T) {
 	deep := linked{Name: "n", Pw: "x", List: peers{{Name: "m", Pw: "x"}}}
-	document, err := json.Marshal(outer{
+	document, err := json.Marshal(outerOfSecrets{
 		base: base{Token: "x"}, Hidden: &Hidden{A: "x", B: "x", c: "x"}, Untold: "x", Out: "x", Both: &deep,
 		Tree: linked{Name: "o", Next: map[string]*linked{"p": &deep}}, Any: []any{"y"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := Of(reflect.TypeFor[*outer]())
+	f, err := SecretsOf(reflect.TypeFor[*outerOfSecrets]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +64,14 @@ func TestTaggedFieldsAreDroppedAtAnyDepth(t *testing.T) {
 	if got := drop(t, f, string(document)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if again, _ := Of(reflect.TypeFor[*outer]()); again != f {
+	if again, _ := SecretsOf(reflect.TypeFor[*outerOfSecrets]()); again != f {
 		t.Error("the type was read again")
 	}
 }
 
 // Another reader of the document takes these for the field, too.
 func TestNamesAreComparedWithoutRegardToCase(t *testing.T) {
-	f, err := Of(reflect.TypeFor[base]())
+	f, err := SecretsOf(reflect.TypeFor[base]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +83,11 @@ func TestNamesAreComparedWithoutRegardToCase(t *testing.T) {
 }
 
 func TestPathsAndTagsAddUp(t *testing.T) {
-	f, err := Of(reflect.TypeFor[outer]())
+	f, err := SecretsOf(reflect.TypeFor[outerOfSecrets]())
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err = f.With([]string{"tree.name", "any.users[].key", "any.all.*.key", "any.list[]"}, reflect.TypeFor[outer]())
+	f, err = f.With([]string{"tree.name", "any.users[].key", "any.all.*.key", "any.list[]"}, reflect.TypeFor[outerOfSecrets]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestATagThatOnlySomePackagesKnowCounts(t *testing.T) {
 	of := slices.Collect(reflect.TypeFor[document]().Fields())
 	of[3].Tag = `json:"'it''s'" nagi:"secret"` // a compiler's checks would say that it is wrong
 	all := reflect.StructOf(of)
-	f, err := Of(all)
+	f, err := SecretsOf(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestATagThatOnlySomePackagesKnowCounts(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"pw", "Embed.pw", "Pointer.note", "Rest.k.pw", "k.pw"} {
-		if _, err := (*Fields)(nil).With([]string{path}, all); err != nil {
+		if _, err := (*Secrets)(nil).With([]string{path}, all); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestATagThatOnlySomePackagesKnowCounts(t *testing.T) {
 
 // TestPathsOfAllMembersHoldForThoseWithAPathOfTheirOwn.
 func TestPathsOfAllMembersHoldForThoseWithAPathOfTheirOwn(t *testing.T) {
-	f, err := (*Fields)(nil).With([]string{"spec.main.token", "spec.*.key", "spec.*.*.deep", "spec.main.auth.pw"}, nil)
+	f, err := (*Secrets)(nil).With([]string{"spec.main.token", "spec.*.key", "spec.*.*.deep", "spec.main.auth.pw"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,12 +168,12 @@ func TestAPathThatATypeCannotHaveNamesWhatWasMeant(t *testing.T) {
 		"tree..name":       "a path is written as",
 		"[]":               "a path is written as",
 	} {
-		_, err := (*Fields)(nil).With([]string{path}, reflect.TypeFor[outer]())
+		_, err := (*Secrets)(nil).With([]string{path}, reflect.TypeFor[outerOfSecrets]())
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
-	if _, err := (*Fields)(nil).With([]string{"spec.any[].thing"}, nil); err != nil {
+	if _, err := (*Secrets)(nil).With([]string{"spec.any[].thing"}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -182,13 +182,23 @@ func TestAMisspeltTagIsAnError(t *testing.T) {
 	type wrong struct {
 		A string `nagi:"secrets"`
 	}
-	if _, err := Of(reflect.TypeFor[[]wrong]()); err == nil || !strings.Contains(err.Error(), `only nagi:"secret"`) {
+	if _, err := SecretsOf(reflect.TypeFor[[]wrong]()); err == nil || !strings.Contains(err.Error(), `only nagi:"secret"`) {
 		t.Error(err)
+	}
+	type Inside struct {
+		Name string `json:"-" nagi:"secrets"`
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[struct{ Inside }](), reflect.TypeFor[struct{ In []struct{ *Inside } }](),
+	} {
+		if _, err := SecretsOf(of); err == nil || !strings.Contains(err.Error(), "Name") {
+			t.Errorf("%v: %v", of, err)
+		}
 	}
 }
 
 func TestWhatHasNoSecretsCostsNothing(t *testing.T) {
-	f, err := Of(reflect.TypeFor[struct{ A []string }]())
+	f, err := SecretsOf(reflect.TypeFor[struct{ A []string }]())
 	if f != nil || err != nil {
 		t.Fatal(f, err)
 	}
@@ -199,7 +209,7 @@ func TestWhatHasNoSecretsCostsNothing(t *testing.T) {
 }
 
 func TestTheErrorOfABrokenDocumentHoldsNothingOfIt(t *testing.T) {
-	f, err := Of(reflect.TypeFor[base]())
+	f, err := SecretsOf(reflect.TypeFor[base]())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,89 +1,42 @@
-package secrets
+package jsonshape
 
 import (
-	"encoding"
-	stdjson "encoding/json"
 	"reflect"
 	"slices"
-	"strings"
 	"unsafe"
-
-	"github.com/go-json-experiment/json"
 )
 
-// OfValue is Of for the document of one value: it also knows the types of what interfaces in it hold, also below fields
-// that are not exported. What a lock guards there, or what changes atomically, is taken for a secret, because it cannot
-// be looked at. What hides in a func, in a channel or behind an unsafe.Pointer is not found.
-func OfValue(value any) (*Fields, error) {
+// SecretsOfValue is SecretsOf for the document of one value: it also knows the types of what interfaces in it hold,
+// also below fields that are not exported. What a lock guards there, or what changes atomically, is taken for a secret,
+// because it cannot be looked at. What hides in a func, in a channel or behind an unsafe.Pointer is not found.
+func SecretsOfValue(value any) (*Secrets, error) {
 	if value == nil {
 		return nil, nil
 	}
 	t := reflect.TypeOf(value)
 	var held []reflect.Type
-	if reachesInterface(t, true, map[reach]bool{}) {
+	if reaches(t, isInterface) {
 		held = heldIn(reflect.ValueOf(value))
 	}
 	if !slices.ContainsFunc(held, hasSecrets) {
-		return Of(t)
+		return SecretsOf(t)
 	}
-	of := build(t, held)
+	of := secretsOf(t, held)
 	return of.fields, of.err
 }
 
 func hasSecrets(t reflect.Type) bool {
-	fields, err := Of(t)
+	fields, err := SecretsOf(t)
 	return fields != nil || err != nil
 }
 
-// MayHold reports whether documents that are decoded into a type may put values with secrets into interfaces: only a
-// type that decodes itself can.
-func MayHold(t reflect.Type) bool { return reachesInterface(t, false, map[reach]bool{}) }
-
-// reach is a type, and whether what is in it counts.
-type reach struct {
-	t      reflect.Type
-	counts bool
+// MayHoldSecrets reports whether documents that are decoded into a type may put values with secrets into interfaces:
+// only a type that decodes itself can.
+func MayHoldSecrets(t reflect.Type) bool {
+	return reaches(t, func(t reflect.Type) bool { return DecodesItself(t) && reaches(t, isInterface) })
 }
 
-var decoders = []reflect.Type{
-	reflect.TypeFor[stdjson.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom](),
-	reflect.TypeFor[encoding.TextUnmarshaler](),
-}
-
-// reachesInterface reports whether values of a type have interfaces in them that count: all, or those in a type that
-// decodes itself. Fields that are not exported count, too: a method may write them.
-func reachesInterface(t reflect.Type, counts bool, seen map[reach]bool) bool {
-	counts = counts || t.Kind() != reflect.Interface && slices.ContainsFunc(decoders, func(method reflect.Type) bool {
-		return reflect.PointerTo(t).Implements(method)
-	})
-	at := reach{t, counts}
-	if seen[at] || isOfProtobuf(t) {
-		return false
-	}
-	seen[at] = true
-	switch t.Kind() {
-	case reflect.Interface:
-		return counts
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return reachesInterface(t.Elem(), counts, seen)
-	case reflect.Map:
-		return reachesInterface(t.Key(), counts, seen) || reachesInterface(t.Elem(), counts, seen)
-	case reflect.Struct:
-		for f := range t.Fields() {
-			if reachesInterface(f.Type, counts, seen) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isOfProtobuf reports whether a type is internal to protobuf. Each generated message has a pointer to the description
-// of its type, which all messages share, and which is made while others read it, so that looking at it is a race. It
-// has interfaces, and nothing of a document.
-func isOfProtobuf(t reflect.Type) bool {
-	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf/internal/")
-}
+func isInterface(t reflect.Type) bool { return t.Kind() == reflect.Interface }
 
 // isGuarded reports whether a struct has something of package sync or sync/atomic in it, or is of one of them. What is
 // not exported in it may be changed by others while it is looked at, which is a race, and ends the process if it is a
@@ -93,7 +46,7 @@ func isGuarded(t reflect.Type) bool {
 		return true
 	}
 	for f := range t.Fields() {
-		if isOfSync(pointed(f.Type)) {
+		if isOfSync(PointedOr(f.Type)) {
 			return true
 		}
 	}
@@ -171,7 +124,7 @@ func (h *holder) holds(t reflect.Type) {
 func (h *holder) mayHold(t reflect.Type) bool {
 	may, known := h.reaches[t]
 	if !known {
-		may = reachesInterface(t, true, map[reach]bool{})
+		may = reaches(t, isInterface)
 		h.reaches[t] = may
 	}
 	return may
