@@ -211,7 +211,7 @@ func (b *Brake) Start(ctx context.Context) error {
 		case b.Primaries.Exists(key):
 			b.allowed.Delete(key)
 		case b.allowed.Has(key), b.Primaries.Evidenced(key):
-			b.Enqueue(key, operation.Of(operation.Delete), queue.Background)
+			b.Enqueue(key, operation.Owed, queue.Background)
 		default:
 			b.suspect(key)
 		}

@@ -57,10 +57,10 @@ func (b *Brake) released(ctx context.Context, gone letGo) {
 		deletes+owners+pruning, deletes, owners, pruning))
 	b.keepRelease(ctx, gone.known)
 	for key := range gone.deletes {
-		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+		b.Enqueue(key, operation.Owed, queue.Secondary)
 	}
 	for owner := range gone.owners {
-		b.Enqueue(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Secondary)
+		b.Enqueue(owner, operation.Swept, queue.Secondary)
 	}
 	b.enqueuePrunes(gone.pruning)
 }

@@ -155,7 +155,7 @@ func (b *Brake) judgeSuspects(ctx context.Context) {
 		b.announce(ctx, *engaged)
 	}
 	for _, key := range free {
-		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+		b.Enqueue(key, operation.Owed, queue.Secondary)
 	}
 }
 

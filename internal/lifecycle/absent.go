@@ -75,8 +75,8 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	if owed {
 		r.Keys.NoteOwed(it.Key)
 	}
-	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
-	it.Ops = operation.Union(it.Ops, deleteOperation(it))
+	ordered := it.Ops.AskedFor() || it.Ops.Gone()
+	it.Ops = operation.Union(it.Ops, operation.Deletion(it.Ops))
 	admitted, err := r.admitted(t, it, held)
 	if err != nil {
 		return r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
@@ -166,14 +166,6 @@ func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete
 	return !found.Expired, nil
 }
 
-// deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func deleteOperation(it queue.Item) operation.Operations {
-	if it.Ops.Has(operation.Purge) {
-		return operation.Of(operation.Purge)
-	}
-	return operation.Of(operation.Delete)
-}
-
 // tearDown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
 // any two steps leaves the anchor, and so the teardown owed.
 func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
@@ -186,7 +178,7 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
-		ops := operation.Union(r.opsWithoutAnchor(it), deleteOperation(it))
+		ops := operation.Union(r.opsWithoutAnchor(it), operation.Deletion(it.Ops))
 		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: ops}
 	}
 	anchor := r.Anchors.Cached(it.Key)
@@ -240,7 +232,7 @@ func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where stri
 // that there is something left to do.
 func (r *RecordedLife) opsWithoutAnchor(it queue.Item) operation.Operations {
 	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
-		return operation.Of(operation.Delete) | operation.ByHand
+		return operation.Deletion(it.Ops) | operation.ByHand
 	}
 	return 0
 }
