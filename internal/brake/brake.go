@@ -44,8 +44,8 @@ type Primaries interface {
 	Exists(key string) bool
 	// Evidenced reports whether this process saw somebody delete the key.
 	Evidenced(key string) bool
-	// Expired reports whether this process saw the key expire by the bucket's age limit, which may be a mistake.
-	Expired(key string) bool
+	// AgedOut reports whether the key outgrew the bucket's age limit, which may be a mistake: nobody deleted it.
+	AgedOut(key string) bool
 	// Revisions are those of all documents.
 	Revisions() iter.Seq[uint64]
 	// Stream is the stream that the cache reflects.

@@ -232,7 +232,7 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 		return fmt.Sprintf("the stream of the bucket is not the one that was known "+
 			"(recreated, or restored to an earlier state), and %d primaries are not in it", len(suspects))
 	}
-	if n := b.expired(suspects); n > 0 {
+	if n := b.agedOut(suspects); n > 0 {
 		return fmt.Sprintf("%d primaries expired by the age limit of the bucket, and nobody said that this is meant: "+
 			"take the limit (max_age) off and put the documents back, or set entity.Config.DocumentsExpire. Or an "+
 			"answer of the server, which somebody had sent in their place, has expired: put the documents back", n)
@@ -245,9 +245,9 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 	return fmt.Sprintf("%d of %d primaries vanished without a delete being seen within %v", going, known, b.Window)
 }
 
-func (b *Brake) expired(suspects sets.Set[string]) (n int) {
+func (b *Brake) agedOut(suspects sets.Set[string]) (n int) {
 	for key := range suspects {
-		if b.Primaries.Expired(key) {
+		if b.Primaries.AgedOut(key) {
 			n++
 		}
 	}

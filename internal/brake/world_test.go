@@ -477,7 +477,7 @@ func (p *primaries) Evidenced(key string) bool {
 	return p.evidenced[key]
 }
 
-func (p *primaries) Expired(key string) bool {
+func (p *primaries) AgedOut(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.expired[key]

@@ -130,17 +130,17 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, held *entity.Record) (bo
 	}
 	found, err := r.Teardown.Guard.Gone(t.Ctx, it.Key) // nothing but the cache says that it is gone
 	if err == nil && owed && found.Expired && seen == nil {
-		r.noteExpired(it.Key)
+		r.noteAgedOut(it.Key)
 		return !r.Brake.Reconsider(it.Key), nil
 	}
 	return err == nil, err
 }
 
-// noteExpired remembers of a key that it expired before this process began to watch, so that the brake knows.
-func (r *RecordedLife) noteExpired(key string) {
+// noteAgedOut remembers of a key that it aged out before this process began to watch, so that the brake knows.
+func (r *RecordedLife) noteAgedOut(key string) {
 	r.Keys.Change(key, func(s *keytable.State) {
 		if s.Deleted == nil { // else an event has told meanwhile
-			s.Deleted = &keytable.ObservedDelete{Expired: true}
+			s.Deleted = &keytable.ObservedDelete{AgedOut: true}
 		}
 	})
 	if r.Teardown.Primaries.Exists(key) {
@@ -159,7 +159,7 @@ func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete
 	r.Keys.Amend(key, func(s *keytable.State) {
 		if s.Deleted == seen {
 			s.Deleted = &keytable.ObservedDelete{
-				Object: seen.Object, Evidenced: !found.Expired, Expired: found.Expired,
+				Object: seen.Object, Evidenced: !found.Expired, AgedOut: found.Expired,
 			}
 		}
 	})
