@@ -251,7 +251,7 @@ func (w *world) begin() {
 				f(state)
 			}
 		},
-		Refused: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
+		Ignored: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
 	})
 	w.lead(b)
 }
