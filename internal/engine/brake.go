@@ -23,7 +23,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Enqueue:     e.queue.Add,
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
-		Refused: func(_ context.Context, message string) {
+		Ignored: func(_ context.Context, message string) {
 			e.EventOfSelf(EventWarning, "BrakeReleaseIgnored", message)
 		},
 		Board: e.health,

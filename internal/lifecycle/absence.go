@@ -16,10 +16,9 @@ type absence struct {
 	*deletes.Round
 	teardown *Teardown
 	key      string
-	spared   bool                // something that it owned stays: external.ObserveOnly
-	unproven map[string]struct{} // what stays because nothing proves whose it is, by source and key
-	crossing map[string]struct{} // what stays because it is in another namespace, likewise
-	held     error               // what is being deleted and does not go; nil if nothing is
+	spared   bool                          // something that it owned stays: external.ObserveOnly
+	left     [verdicts]map[string]struct{} // what stays, unproven or crossing, by source and key
+	held     error                         // what is being deleted and does not go; nil if nothing is
 	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
 	// shows may be somebody else's by now; or an operation goes on; or the source is outdated.
 	stale []source.Owned

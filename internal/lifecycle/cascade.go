@@ -19,7 +19,7 @@ import (
 // long as the primary is gone.
 func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	targets, err := t.toDelete(ctx, a)
-	if err != nil || len(targets)+len(a.unproven)+len(a.crossing) == 0 {
+	if err != nil || len(targets) == 0 && a.leavesNothing() {
 		return err == nil, err
 	}
 	keep, err := t.asksToKeep(ctx, a.key)
@@ -27,7 +27,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, err
 	}
 	if keep {
-		a.unproven, a.crossing = nil, nil // it would stay anyway
+		a.leaveNothing() // it would stay anyway
 		return true, t.leave(ctx, a.key)
 	}
 	if len(targets) == 0 {
@@ -74,7 +74,7 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
 func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
-	a.unproven, a.crossing = nil, nil
+	a.leaveNothing()
 	targets, err := t.ownedBy(a)
 	if err != nil {
 		return nil, err

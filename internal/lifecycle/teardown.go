@@ -94,12 +94,8 @@ type TeardownConfig struct {
 // not.
 type Teardown struct {
 	TeardownConfig
-	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
-	unmarked   map[string]struct{} // see ownerless, as for the next
-	neverWas   map[string]struct{}
-	doubted    map[string]struct{}
-	unproven   map[string]struct{}
-	crossing   map[string]struct{}
+	unusedLeft map[string]struct{}           // see leftOwners; only the sweep's, as is the next
+	told       [verdicts]map[string]struct{} // what the last sweep found that is told, by source and key
 }
 
 // NewTeardown returns a Teardown.
