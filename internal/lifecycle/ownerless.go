@@ -7,8 +7,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/source"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
 
@@ -34,9 +32,8 @@ type Ownerless struct {
 type ownerless struct {
 	Ownerless
 	teardown *Teardown
-	keys     map[string]string    // of primaries and anchors by the hash of them; made for the first hash
-	newly    [verdicts]newlyFound // of the verdicts that are told
-	had      map[string]answer    // what the leader has of a missing owner, by key
+	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
+	had      map[string]answer // what the leader has of a missing owner, by key
 	asked    int
 }
 
@@ -50,40 +47,10 @@ const (
 )
 
 func (t *Teardown) ownerless() *ownerless {
-	o := &ownerless{teardown: t, had: map[string]answer{}}
-	for v := range o.newly {
-		o.newly[v].before = t.told[v]
+	for v := range t.found {
+		t.found[v].Begin()
 	}
-	return o
-}
-
-// newlyFound names the first objects that the last sweep did not find.
-type newlyFound struct {
-	before, now map[string]struct{} // by source and key of the object
-	first       []string
-}
-
-// namesInLog bounds how many objects one line of the log names.
-const namesInLog = 10
-
-func (f *newlyFound) add(s source.Owned, obj metav1.Object) {
-	name := nameOf(s, obj)
-	if _, before := f.before[name]; !before && len(f.first) < namesInLog {
-		f.first = append(f.first, name)
-	}
-	if f.now == nil {
-		f.now = map[string]struct{}{}
-	}
-	f.now[name] = struct{}{}
-}
-
-// knows reports whether the last sweep found an object.
-func (f *newlyFound) knows(s source.Owned, obj metav1.Object) bool {
-	if len(f.before) == 0 {
-		return false
-	}
-	_, before := f.before[nameOf(s, obj)]
-	return before
+	return &ownerless{teardown: t, had: map[string]answer{}}
 }
 
 // mostAsked bounds how many owners the leader is asked about in a sweep.
@@ -115,10 +82,8 @@ func (o *ownerless) ask(ctx context.Context, key string) {
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
 	for v := range verdicts {
-		newly := &o.newly[v]
-		o.teardown.told[v] = newly.now
-		if len(newly.first) > 0 {
-			klog.FromContext(ctx).Info(rulings[v].found, "first", newly.first, "all", *rulings[v].count(&o.Ownerless))
+		if first := o.teardown.found[v].End(); len(first) > 0 {
+			klog.FromContext(ctx).Info(rulings[v].found, "first", first, "all", *rulings[v].count(&o.Ownerless))
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
 				continue
 			}
-			if none.newly[neverWas].knows(s, obj) {
+			if t.found[neverWas].Before(nameOf(s, obj)) {
 				again = append(again, key)
 				continue
 			}

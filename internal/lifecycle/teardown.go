@@ -17,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -94,8 +95,8 @@ type TeardownConfig struct {
 // not.
 type Teardown struct {
 	TeardownConfig
-	unusedLeft map[string]struct{}           // see leftOwners; only the sweep's, as is the next
-	told       [verdicts]map[string]struct{} // what the last sweep found that is told, by source and key
+	unusedLeft map[string]struct{}    // see leftOwners; only the sweep's, as is the next
+	found      [verdicts]notify.Found // what sweeps find that is told, by source and key
 }
 
 // NewTeardown returns a Teardown.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +48,7 @@ func (a *absence) tellLeft(ctx context.Context) {
 		if len(left) > 0 {
 			names := slices.Sorted(maps.Keys(left))
 			klog.FromContext(ctx).Info(rulings[v].left, "key", a.key,
-				"first", names[:min(len(names), namesInLog)], "all", len(names))
+				"first", names[:min(len(names), notify.MostNamed)], "all", len(names))
 		}
 	}
 }

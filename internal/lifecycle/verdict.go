@@ -150,7 +150,7 @@ func (o *ownerless) ofMissing(
 		return ours
 	case claim.IsProven(obj), o.had[key] == marked:
 		return orphaned
-	case o.had[key] == never, o.newly[neverWas].knows(s, obj):
+	case o.had[key] == never, t.found[neverWas].Before(nameOf(s, obj)):
 		return neverWas
 	}
 	return unanswered
@@ -162,6 +162,6 @@ func (o *ownerless) note(v verdict, s source.Owned, obj metav1.Object) {
 		*count(&o.Ownerless)++
 	}
 	if rulings[v].found != "" {
-		o.newly[v].add(s, obj)
+		o.teardown.found[v].Add(nameOf(s, obj))
 	}
 }
