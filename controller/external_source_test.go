@@ -252,6 +252,32 @@ func TestAPushWakesTheOwnerAndListsSoon(t *testing.T) {
 	})
 }
 
+// TestAWatchThatFailsAllTheTimeIsToldEachTimeThatTheFailuresHaveDoubled: it was a line a minute, for ever.
+func TestAWatchThatFailsAllTheTimeIsToldEachTimeThatTheFailuresHaveDoubled(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		things := &pushing{Listed: cloudtest.NewListed(), pushes: make(chan string), ends: make(chan string, 1000)}
+		for range cap(things.ends) {
+			things.ends <- "fail"
+		}
+		var lines logLines
+		c, err := New("sites", w.sites(), (&calls{}).reconciler(nil),
+			OwnsExternal(external.Configure(things, withInterval(notInATest))))
+		must(t, err)
+		w.run(logging{c, lines.logger()})
+		natstest.Eventually(t, "Watch was called often", func() bool { return things.watches.Load() > 130 })
+		told := 0
+		for _, line := range lines.with("Watch ended, will be called again") {
+			if line["level"] == 0.0 {
+				told++
+			}
+		}
+		if told != 8 {
+			t.Errorf("told %d times of %d failures", told, things.watches.Load())
+		}
+	})
+}
+
 // tellingEarly is an API that pushes a delete before it has made it: the next list still shows the resources.
 type tellingEarly struct {
 	*pushing

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"k8s.io/klog/v2"
 )
@@ -14,6 +15,7 @@ import (
 func (s *Source) watch(ctx context.Context, watcher external.Watcher) {
 	pauses := retry.NewBackoff(s.config.BackoffMin, s.config.BackoffMax)
 	ctx = s.withOwner(ctx)
+	var told notify.Fact
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := guard.Call(func() error {
@@ -26,8 +28,12 @@ func (s *Source) watch(ctx context.Context, watcher external.Watcher) {
 			failures = 0
 		}
 		pause := pauses.Delay(failures)
-		klog.FromContext(ctx).Info("Watch ended, will be called again",
-			"source", s.String(), "err", err, "after", pause)
+		verbosity := 1
+		if told.Repeat(failures+1, notify.Reason(err)) {
+			verbosity = 0
+		}
+		klog.FromContext(ctx).V(verbosity).Info("Watch ended, will be called again",
+			"source", s.String(), "err", err, "after", pause, "attempt", failures+1)
 		if !sleep(ctx, pause) {
 			return
 		}

@@ -97,3 +97,52 @@ func TestWhichRequestFoundItIsNoNews(t *testing.T) {
 		t.Error("nothing has a reason")
 	}
 }
+
+// TestOfFewSubjectsEachIsToldOnItsOwn, and of more than Most nothing is told.
+func TestOfFewSubjectsEachIsToldOnItsOwn(t *testing.T) {
+	f := Facts{Most: 2}
+	for i, step := range []struct {
+		subject, reason string
+		news            bool
+	}{
+		{"a", "owned", true}, {"b", "owned", true}, {"a", "owned", false}, {"c", "owned", false}, {"a", "marked", true},
+		{"b", "owned", false}, {"c", "owned", false},
+	} {
+		if news := f.Tell(step.subject, step.reason); news != step.news {
+			t.Errorf("step %d, %s %s: news %v", i, step.subject, step.reason, news)
+		}
+	}
+	var many Facts
+	told := 0
+	for i := range 1000 {
+		if many.Tell(fmt.Sprint(i), "owned") {
+			told++
+		}
+	}
+	if told != 16 {
+		t.Errorf("of %d subjects it is told", told)
+	}
+}
+
+func TestWhatComesAndGoesIsToldAfterLongerAndLongerPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Pauses{Least: time.Minute, Most: 4 * time.Minute}
+		var told []time.Duration
+		began := time.Now()
+		for time.Since(began) < 16*time.Minute {
+			if p.Rest() <= 0 {
+				p.Told()
+				told = append(told, time.Since(began))
+			}
+			time.Sleep(time.Second)
+		}
+		if want := "[0s 1m0s 3m0s 7m0s 11m0s 15m0s]"; fmt.Sprint(told) != want {
+			t.Errorf("told at %v, want %v", told, want)
+		}
+		time.Sleep(9 * time.Minute)
+		p.Told()
+		if rest := p.Rest(); rest != time.Minute {
+			t.Errorf("after a calm while it rests for %v", rest)
+		}
+	})
+}
