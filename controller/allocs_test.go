@@ -35,16 +35,16 @@ func TestAllocationsOfDispatch(t *testing.T) {
 	must(t, err)
 	w.run(c)
 	natstest.Eventually(t, "all are anchored", func() bool {
-		return reconciled.Load() >= keys && c.engine.Inside().Queue.Counts().InProgress == 0
+		return reconciled.Load() >= keys && c.engine.QueueCounts().InProgress == 0
 	})
-	names := c.engine.Inside().Primary.Keys()
+	names, q := sites.Informer().GetStore().ListKeys(), c.engine.Explainer().Queue
 	round := func() {
 		before := reconciled.Load()
 		for _, key := range names {
-			c.engine.Inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
+			q.Add(key, operation.Of(OperationResync), queue.Background)
 		}
 		natstest.Eventually(t, "all were reconciled", func() bool {
-			return reconciled.Load() >= before+keys && c.engine.Inside().Queue.Counts().InProgress == 0
+			return reconciled.Load() >= before+keys && c.engine.QueueCounts().InProgress == 0
 		})
 	}
 	round()

@@ -36,7 +36,7 @@ func TestRunEndsSoonAlthoughManyRecordsAreNotAcknowledged(t *testing.T) {
 				proxy.Refuse()
 				close(leave)
 				natstest.Eventually(t, "many are under way", func() bool {
-					return c.engine.Inside().Queue.Counts().InProgress > 100
+					return c.engine.QueueCounts().InProgress > 100
 				})
 				stopped := time.Now()
 				r.halt()
@@ -66,7 +66,7 @@ func TestKeysWhoseRecordsAreNotAcknowledgedHoldUpNoOthers(t *testing.T) {
 		must(t, err)
 		w.run(c)
 		natstest.Eventually(t, "all of them are under way", func() bool {
-			return c.engine.Inside().Queue.Counts().InProgress == 20
+			return c.engine.QueueCounts().InProgress == 20
 		})
 		good := newSite("home", "one")
 		good.Namespace = "good"

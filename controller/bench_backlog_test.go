@@ -39,13 +39,14 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Run(ctx) }()
-	awaitPass(c.engine.Inside().Queue, &l.reconciled, keys)
+	q := c.engine.Explainer().Queue
+	awaitPass(q, &l.reconciled, keys)
 	poller, err := engine.NewPoller()
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer poller.Close()
-	all := c.engine.Inside().Primary.Keys()
+	all := client.Informer().GetStore().ListKeys()
 
 	for _, beside := range []struct {
 		name  string
@@ -60,14 +61,14 @@ func BenchmarkChangeInBacklog(b *testing.B) {
 			var spent [2]time.Duration
 			for b.Loop() {
 				for turn, polls := range []bool{false, true} {
-					setPoll(c.engine.Inside().Queue, polls, poller.Poll)
+					setPoll(q, polls, poller.Poll)
 					stop := beside.start(polls)
 					l.take()
 					before, start := l.reconciled.Load(), time.Now()
 					for _, key := range all {
-						c.engine.Inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
+						q.Add(key, operation.Of(OperationResync), queue.Background)
 					}
-					awaitPass(c.engine.Inside().Queue, &l.reconciled, before+keys)
+					awaitPass(q, &l.reconciled, before+keys)
 					spent[turn] += time.Since(start)
 					took[turn] = append(took[turn], l.take()...)
 					stop()

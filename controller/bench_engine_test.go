@@ -88,7 +88,7 @@ func BenchmarkDispatch(b *testing.B) {
 		start := time.Now()
 		go func() { stopped <- c.Run(ctx) }()
 		<-done
-		for c.engine.Inside().Queue.Counts().InProgress > 0 {
+		for c.engine.QueueCounts().InProgress > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		if cold := float64(n) / time.Since(start).Seconds(); workers == 1 {
@@ -98,20 +98,21 @@ func BenchmarkDispatch(b *testing.B) {
 				b.ReportMetric(cold, "keys/s")
 			})
 		}
+		q := c.engine.Explainer().Queue
 		warm := func(name string, keys []string) {
 			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					reconciled.Store(0)
 					for _, key := range keys {
-						c.engine.Inside().Queue.Add(key, operation.Of(OperationResync), queue.Background)
+						q.Add(key, operation.Of(OperationResync), queue.Background)
 					}
 					<-done
 				}
 				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
 			})
 		}
-		keys := c.engine.Inside().Primary.Keys()
+		keys := client.Informer().GetStore().ListKeys()
 		warm("warm", keys) // in the order of a map
 		slices.Sort(keys)
 		warm("warm,sorted", keys)
@@ -166,7 +167,7 @@ func BenchmarkPutToReconcile(b *testing.B) {
 	<-entered
 	var ours, theirs []time.Duration
 	for i := 0; b.Loop(); i++ {
-		for c.engine.Inside().Queue.Counts().InProgress+readyKeys(c.engine.Inside().Queue) > 0 {
+		for undone(c.engine.QueueCounts()) > 0 {
 			time.Sleep(100 * time.Microsecond)
 		}
 		start := put(writer, subject, i)

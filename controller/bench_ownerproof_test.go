@@ -66,9 +66,10 @@ func BenchmarkSweepOfOwned(b *testing.B) {
 			for len(pages.Informer().GetStore().ListKeys()) < n {
 				time.Sleep(time.Millisecond)
 			}
+			teardown := c.engine.Explainer().Teardown
 			b.ReportAllocs()
 			for b.Loop() {
-				if found, ownerless := c.engine.Inside().Teardown.Sweep(ctx); len(found)+ownerless.Unproven > 0 {
+				if found, ownerless := teardown.Sweep(ctx); len(found)+ownerless.Unproven > 0 {
 					b.Errorf("found %v, %+v", found, ownerless)
 				}
 			}

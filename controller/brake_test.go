@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/client-go/tools/record"
@@ -27,6 +25,8 @@ type massed struct {
 	r     *running
 	seen  *calls
 	told  *toldOf[BrakeState]
+
+	interval time.Duration // of the resync
 }
 
 // massed starts the controller; sites are made by whoever calls first.
@@ -39,7 +39,9 @@ func (w *world) massed(opts ...Option) *massed {
 		opts...)
 	c, err := New("sites", m.sites, m.seen.reconciler(onePage(m.sites, m.pages)), opts...)
 	must(w.t, err)
-	m.c, m.r = c, w.run(c)
+	o, err := applyOptions(opts)
+	must(w.t, err)
+	m.c, m.r, m.interval = c, w.run(c), o.ResyncInterval
 	return m
 }
 
@@ -73,13 +75,13 @@ func (m *massed) holds(held int) {
 		return err == nil && json.Unmarshal(entry.Value(), &kept) == nil && kept.Engaged
 	})
 	sweeps := m.c.Stats().Sweeps
-	m.c.engine.Inside().Queue.Add(siteName(0), operation.Of(OperationSecondary), queue.Live) // its page has changed
+	m.c.engine.EnqueueOwner(siteName(0)) // its page has changed
 	m.c.Enqueue(siteName(1), OperationDelete)
 	natstest.Eventually(m.t, "the queue is worked off", func() bool {
 		s := m.c.Stats()
 		return s.Ready == [3]int{} && s.Running == 0
 	})
-	if interval := m.c.engine.Inside().Options.ResyncInterval; 0 < interval && interval < time.Second {
+	if interval := m.interval; 0 < interval && interval < time.Second {
 		natstest.Eventually(m.t, "sweeps go by", func() bool { return m.c.Stats().Sweeps > sweeps+3 })
 	}
 	if n := count(m.t, m.pages); n != many {
@@ -94,7 +96,7 @@ func (m *massed) holds(held int) {
 func (m *massed) tornDown() {
 	m.t.Helper()
 	natstest.Eventually(m.t, "all records are removed", func() bool {
-		for _, held := range m.c.engine.Inside().Records.All() {
+		for _, held := range m.sites.Records().All() {
 			if held.Anchor() {
 				return false
 			}

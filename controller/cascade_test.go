@@ -239,7 +239,7 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 				if deleted.Add(1) == 1 {
 					must(t, other.Create(ctx, siteWithPages("home", owned)))
 					natstest.Eventually(t, "the cache shows it", func() bool {
-						return c.engine.Inside().Primary.Exists("home")
+						return sites.Informer().Exists("home")
 					})
 				}
 				return err

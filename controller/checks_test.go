@@ -39,6 +39,7 @@ func TestNewRefusesOneClientInTwoSources(t *testing.T) {
 			"owned through a derived client":           {[]Option{Owns(pages), Owns(pages2)}, ""},
 			"watched through a derived client":         {[]Option{Watches(pages2, none), Watches(pages, none)}, ""},
 			"a primary owned through a derived client": {[]Option{Owns(sites2)}, "WithSelfOwnership()"},
+			"that the user has embedded":               {[]Option{Owns(&counted{IEntityClient: sites2})}, "WithSelfOwnership()"},
 			"two clients, one kind":                    {[]Option{Owns(pages), Owns(w.client("Page", "more-pages"))}, ""},
 		} {
 			_, err := New("sites", sites, (&calls{}).reconciler(nil), test.opts...)

@@ -68,7 +68,7 @@ func writesRecords[T entity.IEntity](primary entity.IEntityClient[T], o engine.O
 	if o.WithoutTeardown {
 		return nil
 	}
-	if err := primary.Records().ReadOnly(); err != nil {
+	if err := primary.EnginePort().Records().ReadOnly(); err != nil {
 		return fmt.Errorf("a controller writes the records of its primary: give its client a StatusBucket of its own, "+
 			"or run the controller where the records can be written: %w", err)
 	}

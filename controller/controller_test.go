@@ -11,7 +11,7 @@ import (
 )
 
 // onePage makes each site own one page of its name, with its title.
-func onePage(sites *entity.Client[*site], pages *entity.Client[*page]) ReconcilerFunc {
+func onePage(sites entity.IEntityClient[*site], pages entity.IEntityClient[*page]) ReconcilerFunc {
 	return func(ctx context.Context, req Request) (Result, error) {
 		s, err := sites.Lister().Get(req.Key)
 		if err != nil {

@@ -67,6 +67,10 @@ type askedBefore struct {
 	doomed *doomed
 }
 
+func (a *askedBefore) EnginePort() entity.EnginePort[*site] {
+	return confirms{a.Client.EnginePort(), a.Confirm}
+}
+
 func (a *askedBefore) Confirm(ctx context.Context, key string) (entity.Presence, error) {
 	a.doomed.at("before the leader is asked")
 	return a.hooked.Confirm(ctx, key)

@@ -27,7 +27,7 @@ const (
 //
 // Inside a reconcile the reconciled primary becomes the owner of what is created, and only its own entities are
 // changed. Outside of a reconcile obj may name its owner as it comes ([Controller.SetOwner]), and then the same holds
-// for that owner; or mutate names one to a new entity. An obj that names nobody changes what is there and leaves its
+// for that owner; or mutate names one to a new entity. An obj that names no owner changes what is there and leaves its
 // owner.
 //
 // An entity that names no owner, such as one that a person put, is not given one: the error is a *ResourceExistsError.

@@ -63,12 +63,12 @@ func TestAReconcileThatTheEndOfTheTermCutsShortIsNoFailure(t *testing.T) {
 					}
 					natstest.Eventually(t, "it is counted", func() bool { return c.Stats().Reconciles == before+1 })
 					natstest.Eventually(t, "its key is done", func() bool {
-						return c.engine.Inside().Queue.Counts().InProgress == 0
+						return c.engine.QueueCounts().InProgress == 0
 					})
 					if s := c.Stats(); s.Failures != 0 || s.Terminals != 0 || s.Failing != 0 {
 						t.Errorf("%d failures, %d terminal errors, %d keys fail", s.Failures, s.Terminals, s.Failing)
 					}
-					if n := c.engine.Inside().Keys.Of("home").Failures; n != 0 {
+					if n := c.Explain("home").Failures; n != 0 {
 						t.Errorf("%d failures of the key are remembered, from which the next term goes on", n)
 					}
 					all := told.all()

@@ -127,7 +127,7 @@ func TestEventsDoNotInflateTheBackoff(t *testing.T) {
 		}
 		g.leave <- errUnwell
 		g.enter(t)
-		idleBut := func() bool { return c.engine.Inside().Queue.Counts().Delayed == 0 && c.Stats().Failing == 1 }
+		idleBut := func() bool { return c.engine.QueueCounts().Delayed == 0 && c.Stats().Failing == 1 }
 		natstest.Eventually(t, "all events have come", idleBut)
 		g.leave <- errUnwell
 		g.enter(t)

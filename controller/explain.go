@@ -27,7 +27,7 @@ const (
 	StateAPI          = explain.API          // it waits for an external API that is away: see AwaitsAPI
 	StateTurn         = explain.Turn         // it waits for a turn under a rate limit: see AwaitsTurn
 	StateOwnWrites    = explain.OwnWrites    // it waits until the caches show what its last reconcile wrote
-	StateName         = explain.Name         // it wants a name that somebody else has, and is tried again: see DueAt
+	StateName         = explain.Name         // it wants a name that another's object has, and is tried again: see DueAt
 	StateLooping      = explain.Looping      // its own writes wake it again and again, and it is delayed
 	StateRetry        = explain.Retry        // it failed, and is tried again: see DueAt, Failures and Error
 	StateRequeue      = explain.Requeue      // the last reconcile asked for it with RequeueAfter: see DueAt

@@ -82,7 +82,11 @@ func wantExplained(t *testing.T, got Explanation, wokenBy bool, want Explanation
 
 // cachedRevision is the revision of a document in the cache.
 func cachedRevision(c *Controller[*site], key string) uint64 {
-	return c.engine.Inside().Primary.View(key).Revision
+	item, exists, err := c.client.Informer().GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return 0
+	}
+	return uint64(item.(*site).Generation)
 }
 
 // effort is how long a reconcile takes that has to be seen to take time.
@@ -258,7 +262,7 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 func atRest(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	natstest.Eventually(t, "nothing is ready or in progress", func() bool {
-		n := c.engine.Inside().Queue.Counts()
+		n := c.engine.QueueCounts()
 		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0
 	})
 }

@@ -111,7 +111,7 @@ func TestTeardownDoesNotForgetAnOperationThatGoesOn(t *testing.T) {
 		must(t, w.sites.Delete(t.Context(), "home"))
 		// The teardown fails, so that it is told; Timeout and Settle are long over when it has done so several times.
 		natstest.Eventually(t, "the teardown does not go on", func() bool {
-			return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 6
+			return w.c.Stats().Failing == 1 && w.c.Explain("home").Failures > 6
 		})
 		if w.gone("home") {
 			t.Fatal("forgotten while the operation goes on")
@@ -134,7 +134,7 @@ func TestWhatIsAskedOfAnAPIInATermEndsWithIt(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		natstest.Eventually(t, "the site is known", func() bool { return w.reconciled("home") })
 		must(t, w.sites.Delete(t.Context(), "home"))
-		s := w.c.engine.Inside().APIs.Source("Disk")
+		s := w.c.engine.APIs.Source("Disk")
 		natstest.Eventually(t, "the teardown waits for a list", func() bool { return s.Stats().Awaited == 1 })
 		terms := w.c.Stats().Terms
 		w.leaseTo("another", 5*time.Minute)

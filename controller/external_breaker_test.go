@@ -272,7 +272,7 @@ func TestAnAPIThatFailsAgainAtOnceIsNotStormed(t *testing.T) {
 		if opened := w.c.Stats().BreakerOpened; opened > 1 {
 			t.Errorf("the breaker opened %d times, though the API never answered", opened)
 		}
-		if pause := w.c.engine.Inside().APIs.Source("Disk").Stats().Pause; pause < quick.BackoffMax/4 {
+		if pause := w.c.engine.APIStats()["Disk"].Pause; pause < quick.BackoffMax/4 {
 			t.Errorf("the pause is %v after many failures, it does not grow towards %v", pause, quick.BackoffMax)
 		}
 		if s := w.c.Stats(); s.Failures != 0 {

@@ -23,7 +23,7 @@ func TestARateLimitHoldsUpNoPrimaryThatNeedsNoAPI(t *testing.T) {
 		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.manySites(20)
 		natstest.Eventually(t, "most were turned away", func() bool {
-			return w.c.engine.Inside().APIs.Source("Disk").Stats().TurnedAway >= 17
+			return w.c.engine.APIStats()["Disk"].TurnedAway >= 17
 		})
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 		natstest.Eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })
@@ -56,7 +56,7 @@ func TestWhoIsTurnedAwayByARateLimitGetsItsTurn(t *testing.T) {
 		if most := 2 + 10*time.Since(start).Seconds() + 10; float64(calls) > most {
 			t.Errorf("%d calls in %v, at most %.0f are allowed", calls, time.Since(start), most)
 		}
-		if n := w.c.engine.Inside().APIs.Source("Disk").Stats().TurnedAway; n != 0 {
+		if n := w.c.engine.APIStats()["Disk"].TurnedAway; n != 0 {
 			t.Errorf("%d keys are remembered as turned away", n)
 		}
 		for i := range sites {
@@ -128,7 +128,7 @@ func TestARateLimitHoldsUpNobodyWhoHasCalledAnotherAPI(t *testing.T) {
 		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		w.manySites(6)
 		natstest.Eventually(t, "all have disks, and were turned away by the other API", func() bool {
-			return w.cloud.Count() == 6 && w.c.engine.Inside().APIs.Source("Thing").Stats().TurnedAway == 6
+			return w.cloud.Count() == 6 && w.c.engine.APIStats()["Thing"].TurnedAway == 6
 		})
 		must(t, w.sites.Create(t.Context(), sized("plain", 1)))
 		natstest.Eventually(t, "the plain one has a worker", func() bool { return w.reconciled("plain") })

@@ -51,12 +51,12 @@ func TestCascadeTakesNoListThatBeganBeforeTheTeardown(t *testing.T) {
 				at := time.Now()
 				if created {
 					entry := external.Entry{Applied: "x", Created: &external.Creation{At: at, Settle: time.Millisecond}}
-					must(t, c.engine.Inside().APIs.Store("old", turn.New()).Save(t.Context(), "Thing", external.Entry{},
+					must(t, c.engine.APIs.Store("old", turn.New()).Save(t.Context(), "Thing", external.Entry{},
 						entry))
 				}
 				time.Sleep(10 * time.Millisecond) // it has settled
 				api.hold.Store(true)
-				c.engine.Inside().APIs.Source("Thing").WantList(time.Now())
+				c.engine.APIs.Source("Thing").WantList(time.Now())
 				<-api.read
 				api.Resources.Store(&[]external.Resource{{ID: "disk", OwnerKey: "new", Version: "2"}})
 				must(t, sites.Delete(t.Context(), "old"))

@@ -15,7 +15,7 @@ import (
 // listNow makes the disks of a cloud known that were made without the controller.
 func (w *cloudWorld) listNow(resources int) {
 	w.t.Helper()
-	w.c.engine.Inside().APIs.Source("Disk").WantList(time.Now())
+	w.c.engine.APIs.Source("Disk").WantList(time.Now())
 	natstest.Eventually(w.t, "the disks are listed", func() bool {
 		return w.c.Stats().External["Disk"].Resources == resources
 	})
@@ -52,7 +52,7 @@ func TestTeardownDeletesWhatIsBehindOtherAPIsWhileAnIntentIsOpen(t *testing.T) {
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		natstest.Eventually(t, "an intent is open", func() bool { return w.intentOf("home") != nil })
 		things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-		w.c.engine.Inside().APIs.Source("Thing").WantList(time.Now())
+		w.c.engine.APIs.Source("Thing").WantList(time.Now())
 		natstest.Eventually(t, "the thing is known", func() bool {
 			return w.c.Stats().External["Thing"].Resources == 1
 		})
@@ -81,7 +81,7 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 		})
 		w.listNow(1)
 		things.Resources.Store(&[]external.Resource{{ID: "thing", OwnerKey: "home", Version: "1"}})
-		w.c.engine.Inside().APIs.Source("Thing").WantList(time.Now())
+		w.c.engine.APIs.Source("Thing").WantList(time.Now())
 		natstest.Eventually(t, "the thing is known", func() bool {
 			return w.c.Stats().External["Thing"].Resources == 1
 		})
@@ -93,7 +93,7 @@ func TestTeardownDeletesTheRestWhileAnOperationGoesOn(t *testing.T) {
 		must(t, w.sites.Delete(t.Context(), "home"))
 		natstest.Eventually(t, "the thing is deleted", func() bool { return len(things.Deleted) == 1 })
 		natstest.Eventually(t, "the teardown does not end", func() bool {
-			return w.c.Stats().Failing == 1 && w.c.engine.Inside().Keys.Of("home").Failures > 3
+			return w.c.Stats().Failing == 1 && w.c.Explain("home").Failures > 3
 		})
 		if w.gone("home") || w.cloud.Count() != 1 || w.cloud.Called("DELETE disks") > 0 {
 			t.Errorf("gone: %v, disks: %d, asked to be deleted %d times; the operation goes on", w.gone("home"),

@@ -182,10 +182,10 @@ func (c *calls) reconciler(f ReconcilerFunc) Reconciler {
 	})
 }
 
-// readyKeys is the number of keys that wait for a worker.
-func readyKeys(q *queue.Queue) (n int) {
-	for _, ready := range q.Counts().Ready {
+// undone is the number of keys that wait for a worker, or have one.
+func undone(c queue.Counts) (n int) {
+	for _, ready := range c.Ready {
 		n += ready
 	}
-	return n
+	return n + c.InProgress
 }

@@ -21,10 +21,17 @@ type tapped struct {
 	hooks entity.Hooks
 }
 
-func (c *tapped) Subscribe(hooks entity.Hooks) func() {
-	c.hooks = hooks
+func (c *tapped) EnginePort() entity.EnginePort[*page] { return tappedPort{c.Client.EnginePort(), c} }
+
+type tappedPort struct {
+	entity.EnginePort[*page]
+	of *tapped
+}
+
+func (p tappedPort) Subscribe(hooks entity.Hooks) func() {
+	p.of.hooks = hooks
 	hooks.Error = func(string, error) {}
-	return c.Client.Subscribe(hooks)
+	return p.EnginePort.Subscribe(hooks)
 }
 
 // TestReportsOfHealthComeInOrder: two buckets of one source tell of failures and of their ends at the same time, and

@@ -86,9 +86,8 @@ func TestManyKeysEnqueuedAtOnceAreEachReconciledOnce(t *testing.T) {
 		if grown, most := after-before, int64(1<<19+35*keys); grown > most {
 			t.Errorf("the heap has grown by %d bytes from one round to the next, want at most %d", grown, most)
 		}
-		if n := c.engine.Inside().Queue.Counts(); c.Stats().Failing != 0 || n.Delayed != 0 ||
-			c.engine.Inside().Queue.Remembered() != 0 {
-			t.Errorf("left behind: %+v, %d entries", n, c.engine.Inside().Queue.Remembered())
+		if s := c.Stats(); s.Failing != 0 || s.Delayed != 0 || s.Remembered != 0 {
+			t.Errorf("left behind: %+v", s)
 		}
 	})
 }
@@ -119,14 +118,8 @@ func TestAnInitialListIsReconciledOnceAndLeavesNothingBehindWhenItGoes(t *testin
 			return len(sites.Informer().GetStore().ListKeys()) == 0 && len(sites.Records().Keys()) == 0
 		})
 		r.halt() // so that its state can be read
-		left := map[string]int{
-			"table": c.engine.Inside().Keys.Len(),
-			"queue": c.engine.Inside().Queue.Remembered(), "mappings": c.engine.Inside().Mappings.Waiting(),
-		}
-		for what, n := range left {
-			if n != 0 {
-				t.Errorf("%s: %d are left behind", what, n)
-			}
+		if n := c.Stats().Remembered; n != 0 {
+			t.Errorf("%d are left behind", n)
 		}
 	})
 }

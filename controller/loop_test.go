@@ -24,7 +24,7 @@ var errUnwell = errors.New("the world is unwell")
 func idle(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	natstest.Eventually(t, "nothing is ready, in progress or delayed", func() bool {
-		n := c.engine.Inside().Queue.Counts()
+		n := c.engine.QueueCounts()
 		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0 && n.Delayed == 0
 	})
 }
@@ -33,7 +33,7 @@ func idle(t *testing.T, c *Controller[*site]) {
 func pending(t *testing.T, c *Controller[*site], key string, ops ...Operation) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("%q is due with %v", key, operation.Of(ops...)), func() bool {
-		return c.engine.Inside().Queue.Pending(key).Public() == operation.Of(ops...)
+		return c.Explain(key).Reasons == operation.Of(ops...).String()
 	})
 }
 

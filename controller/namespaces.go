@@ -12,7 +12,7 @@ import "errors"
 // SetOwner does not: it knows of no source.
 //
 // With it, who may write secondaries in any namespace can have primaries of all namespaces reconciled, and what he
-// writes there deleted with them. So open only a source in which nobody writes but those whom you trust with all
+// writes there deleted with them. So open only a source in which only those write whom you trust with all
 // namespaces. What is given to several sources may be written if one of them is open; each still ignores or takes what
 // it sees by its own option.
 //

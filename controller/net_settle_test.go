@@ -134,7 +134,8 @@ func TestATeardownThatAnotherReplicaFinishesIsForgotten(t *testing.T) {
 		natstest.Eventually(t, "the lease is lost", func() bool { return !c.Stats().Leading })
 		must(t, w.kv("sites-status").Delete(t.Context(), "home")) // as the other replica does in the end
 		natstest.Eventually(t, "the delete is forgotten", func() bool {
-			return c.engine.Inside().Keys.Of("home").Deleted == nil
+			_, err := c.LastKnown(t.Context(), "home")
+			return apierrors.IsNotFound(err)
 		})
 	})
 }

@@ -222,7 +222,7 @@ func TestAReconcileHasNotWaitedWhileAnotherReplicaLed(t *testing.T) {
 		must(t, err)
 		w.run(waiting)
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
-		natstest.Eventually(t, "the second knows it", func() bool { return remembers(waiting)["queue"] == 1 })
+		natstest.Eventually(t, "the second knows it", func() bool { return waiting.Explain("home").Reasons != "" })
 		time.Sleep(time.Minute) // on standby
 		handedOver := time.Now()
 		r.halt()

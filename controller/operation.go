@@ -24,5 +24,5 @@ const (
 	OperationResync    = operation.Resync    // its turn in the resync interval, a new term, an informer's resync
 	OperationRetry     = operation.Retry     // the last attempt failed and its backoff is over
 	OperationRequeue   = operation.Requeue   // the last attempt asked for it with RequeueAfter
-	OperationManual    = operation.Manual    // somebody asked for it by hand
+	OperationManual    = operation.Manual    // asked for by hand
 )

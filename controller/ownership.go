@@ -28,7 +28,7 @@ type ResourceExistsError = secondary.ResourceExistsError
 type AlreadyOwnedError = secondary.AlreadyOwnedError
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or
-// installations, so that nobody knows whose it is. Nothing was deleted. Its fields are the Resource, and the Key of the
+// installations, so whose it is cannot be told. Nothing was deleted. Its fields are the Resource, and the Key of the
 // object: "name" or "namespace/name".
 type ContradictingMarksError = secondary.ContradictingMarksError
 

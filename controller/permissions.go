@@ -7,7 +7,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Permissions is what a controller needs, with all its sources. NATS() prints that for NATS, and ClusterRole that for
@@ -17,7 +16,7 @@ type Permissions struct {
 	entity.PermissionSet
 	// Kubernetes are the rules for the resources of the Kubernetes sources.
 	Kubernetes []KubernetesRule
-	// Unknown names the Kubernetes sources whose resource nobody knows: they have no deleter that knows it. Their
+	// Unknown names the Kubernetes sources whose resource is unknown: they have no deleter that knows it. Their
 	// informers need list and watch.
 	Unknown []string
 }
@@ -36,8 +35,8 @@ func (p Permissions) ClusterRole(name string) string { return kubeapi.ClusterRol
 //
 // The default prefix of the inbox is "_INBOX_controller"; see [entity.WithInboxPrefix].
 func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permissions, error) {
-	if connected, ok := c.client.(interface{ JetStream() jetstream.JetStream }); ok {
-		opts = append([]entity.PermissionOption{entity.WithAPIOf(connected.JetStream())}, opts...)
+	if js := c.client.EnginePort().JetStream(); js != nil {
+		opts = append([]entity.PermissionOption{entity.WithAPIOf(js)}, opts...)
 	}
 	opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
 	set, err := entity.Permissions(c.client.Config(), entity.RoleController, opts...)

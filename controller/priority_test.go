@@ -31,7 +31,7 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 				w.run(c)
 				first := g.enter(t).Key
 				natstest.Eventually(t, "the backlog waits", func() bool {
-					n := c.engine.Inside().Queue.Counts()
+					n := c.engine.QueueCounts()
 					return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
 				})
 				raised := "old-49" // the youngest, or the one that came after it
@@ -77,7 +77,7 @@ func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
 		}
 		must(t, sites.Create(t.Context(), newSite("valid", "one")))
 		natstest.Eventually(t, "all wait", func() bool {
-			n := c.engine.Inside().Queue.Counts().Ready
+			n := c.engine.QueueCounts().Ready
 			return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
 		})
 		g.leave <- nil

@@ -120,6 +120,10 @@ type deaf struct {
 	deaf atomic.Bool
 }
 
+func (d *deaf) EnginePort() entity.EnginePort[*site] {
+	return confirms{d.Client.EnginePort(), d.Confirm}
+}
+
 func (d *deaf) Confirm(ctx context.Context, key string) (entity.Presence, error) {
 	if d.deaf.Load() {
 		return entity.Presence{}, context.DeadlineExceeded

@@ -6,14 +6,14 @@ import (
 	"github.com/nagi-runtime/nagi/internal/restore"
 )
 
-// Vanished is a primary whose document is gone although nobody was seen to delete it, and whose delete the brake holds:
+// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds:
 // key, revision, since when, and why it cannot be restored, if so. It has nothing of the document.
 type Vanished = restore.Vanished
 
 // ListVanished lists the primaries whose documents vanished, and whose deletes the brake holds, in the order of keys.
 // Those that [Controller.RestoreVanished] cannot put back say why in NotRestorable. Only the replica that leads knows.
 func (c *Controller[T]) ListVanished(ctx context.Context) ([]Vanished, error) {
-	return c.engine.Restorer(c.client.PrepareRestore).List(ctx)
+	return c.engine.Restorer(c.client.EnginePort().PrepareRestore).List(ctx)
 }
 
 // RestoreVanished puts the documents back of all that ListVanished lists as restorable, from the last documents in
@@ -22,5 +22,5 @@ func (c *Controller[T]) ListVanished(ctx context.Context) ([]Vanished, error) {
 // deleted meanwhile stays deleted, and what has a TTL gets what is left of it. The error names the keys that were not
 // restored, and why; the others are. When all are back the brake goes off by itself.
 func (c *Controller[T]) RestoreVanished(ctx context.Context, engagement string, count int) (restored int, err error) {
-	return c.engine.Restorer(c.client.PrepareRestore).Restore(ctx, engagement, count)
+	return c.engine.Restorer(c.client.EnginePort().PrepareRestore).Restore(ctx, engagement, count)
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/external"
-	"github.com/nagi-runtime/nagi/internal/lifecycle"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/cloudtest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
@@ -80,42 +78,6 @@ func TestARetryKeepsThePriorityOfWhatMadeTheKeyDue(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestWhatAKeyWaitsForDoesNotChangeItsPriority: each outcome after which a key is due for the same reasons.
-func TestWhatAKeyWaitsForDoesNotChangeItsPriority(t *testing.T) {
-	failed := lifecycle.Attempt{Number: 1, Err: errUnwell}
-	for name, outcome := range map[string]lifecycle.Outcome{
-		"an attempt that failed":        {Verdict: lifecycle.Failed, Attempt: failed},
-		"a step of a teardown":          {Verdict: lifecycle.Failed, Attempt: lifecycle.Attempt{Err: errUnwell}},
-		"a look again":                  {Verdict: lifecycle.LookAgain, After: time.Minute},
-		"a hand-out that came too late": {Verdict: lifecycle.GivenBack},
-		"a record that was not written": {Verdict: lifecycle.RecordFailed, Err: errUnwell},
-		"a status that was refused":     {Verdict: lifecycle.StatusRefused, Err: errUnwell},
-	} {
-		for _, prio := range []queue.Priority{queue.Background, queue.Secondary, queue.Live} {
-			natstest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				c, err := New("sites", w.sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) {
-					return Result{}, nil
-				}), WithBackoff(time.Minute, time.Minute))
-				must(t, err)
-				inside := c.engine.Inside()
-				inside.Queue.Add("home", 1<<OperationPut, prio)
-				it, _ := inside.Queue.Get(t.Context())
-				o := outcome
-				o.Ops, o.Prio = it.Ops, it.Prio
-				c.engine.Settle(&lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context()}, it, &o)
-				again, _ := inside.Queue.Get(t.Context())
-				if again.Prio != prio || !again.Ops.Has(OperationPut) {
-					t.Errorf("after %s a key of priority %d is due for %v with priority %d", name, prio, again.Ops,
-						again.Prio)
-				}
-				inside.Queue.Done("home")
-				inside.Queue.ShutDown()
-			})
-		}
 	}
 }
 

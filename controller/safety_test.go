@@ -162,6 +162,20 @@ func (h *hooked) hook(set func()) {
 	set()
 }
 
+func (h *hooked) EnginePort() entity.EnginePort[*site] {
+	return confirms{h.Client.EnginePort(), h.Confirm}
+}
+
+// confirms is the port of a client that asks the leader as a test wants.
+type confirms struct {
+	entity.EnginePort[*site]
+	confirm func(ctx context.Context, key string) (entity.Presence, error)
+}
+
+func (p confirms) Confirm(ctx context.Context, key string) (entity.Presence, error) {
+	return p.confirm(ctx, key)
+}
+
 func (h *hooked) Confirm(ctx context.Context, key string) (entity.Presence, error) {
 	found, err := h.Client.Confirm(ctx, key)
 	h.mu.Lock()
@@ -206,6 +220,10 @@ type blind struct {
 	*entity.Client[*site]
 	hidden    string
 	confirmed atomic.Int64
+}
+
+func (b *blind) EnginePort() entity.EnginePort[*site] {
+	return confirms{b.Client.EnginePort(), b.Confirm}
 }
 
 func (b *blind) Confirm(ctx context.Context, key string) (entity.Presence, error) {

@@ -19,7 +19,7 @@ import (
 // use both for one object. SetStatus does not change obj's resourceVersion or status revision: read obj anew in each
 // reconcile.
 //
-// If somebody else has updated the status since obj was read, theirs stays. The outcome is then Retrying, and the
+// If another writer has updated the status since obj was read, theirs stays. The outcome is then Retrying, and the
 // primary is reconciled again, with a backoff of its own until a status is written. The same happens if the record is
 // too large with the status. Where nothing is recorded, which is WithoutTeardown and the reconcile of a delete,
 // SetStatus writes at once and returns the errors of UpdateStatus.

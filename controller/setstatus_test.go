@@ -293,7 +293,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		eventuallyReason(t, sites, "home", entity.ReasonRetrying)
 		natstest.Eventually(t, "it is refused again and again", func() bool {
-			return c.engine.Inside().Keys.Of("home").Refusals > 5
+			return c.Explain("home").Failures > 5
 		})
 		record, err := sites.Record(t.Context(), "home")
 		must(t, err)
@@ -311,7 +311,7 @@ func TestSetStatusTooLargeBesideTheRest(t *testing.T) {
 			t.Errorf("attempt %d was reported, but none failed that another would follow", n)
 		}
 		natstest.Eventually(t, "the backoff is over", func() bool {
-			return c.engine.Inside().Keys.Of("home").Refusals == 0
+			return c.Explain("home").Failures == 0
 		})
 	})
 }
@@ -334,10 +334,10 @@ func TestARefusedStatusOfAFailedReconcileLeavesItsRetryAlone(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		for attempt := 1; attempt <= 3; attempt++ {
 			natstest.Eventually(t, "the refusal is noted", func() bool {
-				return c.Stats().RecordErrors == uint64(attempt) && c.engine.Inside().Queue.Counts().InProgress == 0
+				return c.Stats().RecordErrors == uint64(attempt) && c.engine.QueueCounts().InProgress == 0
 			})
-			if n := c.engine.Inside().Keys.Of("home").Refusals; n != 0 {
-				t.Errorf("the refusal has made the key due %d times, beside its retry", n)
+			if n := c.Explain("home").Failures; n != attempt {
+				t.Errorf("the refusal has made the key due %d times, beside its retry", n-attempt)
 			}
 			if n := <-numbers; n != attempt {
 				t.Errorf("attempt %d was reported as %d", attempt, n)

@@ -29,7 +29,7 @@ import (
 // not lead lists and watches too, so that it can take over warm.
 //
 // A teardown deletes at once what is in NATS and Kubernetes. It deletes the resources of an API after a new list,
-// because somebody else may own by now what an older list shows. It ends when each API has been listed. While an
+// because another primary may own by now what an older list shows. It ends when each API has been listed. While an
 // operation that was begun for the primary still goes on, nothing else of that API is deleted. What external.Reconcile
 // began for the primary, and did not see done, is settled before the teardown ends. Only the driver can ask for an
 // operation that goes on: call external.ReconcileAbsent in the reconcile of the delete.

@@ -26,7 +26,7 @@ import (
 // are being deleted are waited for; one that stays for longer than a moment is named in Stats().Degraded and in the
 // primary's record, with its finalizers.
 //
-// Annotations and labels name the owner. Each mark counts alone, so an object of which somebody has taken the
+// Annotations and labels name the owner. Each mark counts alone, so an object that has lost the
 // annotations, or the labels, is still found. One that has lost both is never deleted; where a handle wrote it,
 // Stats().Unmarked counts it. Nor is one whose labels name another owner or installation than its annotations do;
 // Stats().Contradicting counts it. Labels hold only a hash of a long key, so events of an object with such labels alone

@@ -28,7 +28,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		if err != nil {
 			return err
 		}
-		if err := client.ReadOnly(); err != nil {
+		if err := client.EnginePort().ReadOnly(); err != nil {
 			return fmt.Errorf("Owns(%s): secondaries are written, and deleted with their primary; use Watches for "+
 				"what is only read: %w", client.Kind(), err)
 		}

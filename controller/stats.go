@@ -25,6 +25,9 @@ type Stats struct {
 	Ready       [3]int
 	Delayed     int
 	OldestReady time.Duration
+	// Remembered is how much the controller keeps of single keys beside its caches: runs that are due or delayed,
+	// failures, deletes whose teardown is owed, and the like. It is 0 where all is reconciled and nothing waits.
+	Remembered int
 	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
 	// These, Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
 	Failing, Parked int
@@ -48,7 +51,7 @@ type Stats struct {
 	// Pruned counts those that a reconcile did not want any more; see WithPrune.
 	TornDown, Cascaded, Pruned uint64
 	// Sweeps counts sweeps that have ended. Orphaned is how many objects without an owner the last one found. Those
-	// that name a hash of the owner's key alone stay: nobody can be asked whether such an owner is really gone.
+	// that name a hash of the owner's key alone stay: a hash does not tell whether such an owner is really gone.
 	Sweeps   uint64
 	Orphaned int
 	// NeverWas is how many of Orphaned name an owner that, as far as anybody can tell, never was: it has neither a
@@ -61,8 +64,8 @@ type Stats struct {
 	// each once.
 	CrossNamespace int
 	// Unmarked is how many objects the last sweep found that a handle of this controller has written and that name no
-	// owner any more, or none that can be made out: somebody has taken its labels and annotations off. They are never
-	// deleted, and the log names them. What a handle wrote outside of a reconcile, for nobody, counts too.
+	// owner any more, or none that can be made out: its labels and annotations were taken off. They are never
+	// deleted, and the log names them. What a handle wrote outside of a reconcile, for no owner, counts too.
 	Unmarked int
 	// Contradicting is how many objects the last sweep found whose labels name another owner or installation than their
 	// annotations, which name a primary of this controller. They are never deleted, and the log names them.
@@ -160,7 +163,7 @@ func statsOf(e *engine.Engine) Stats {
 		Reconciles: c.Reconciles.Load(), Failures: c.Failures.Load(), Terminals: c.Terminals.Load(),
 		ReconcileTime: time.Duration(c.ReconcileNanos.Load()),
 		Running:       int(c.Running.Load()), Workers: e.Workers(),
-		Delayed: queue.Delayed, OldestReady: queue.Oldest,
+		Delayed: queue.Delayed, OldestReady: queue.Oldest, Remembered: e.Remembered(),
 		Failing: failing, Parked: parked,
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),

@@ -66,8 +66,8 @@ func TestStatsAreRightAfterManyOperations(t *testing.T) {
 			s.Workers != 8 || s.ReconcileTime != time.Duration(slept.Load()) || s.Parked > keys {
 			t.Errorf("at rest: %+v", s)
 		}
-		if n := c.engine.Inside().Queue.Remembered(); n != 0 {
-			t.Errorf("the queue still knows %d keys", n)
+		if parked := s.Parked; s.Remembered != parked {
+			t.Errorf("something is remembered of %d keys, and %d are parked", s.Remembered, parked)
 		}
 		t.Logf("%d reconciles of %d requests", s.Reconciles, 80_000*soak())
 	})

@@ -45,7 +45,7 @@ func TestStopStartsNothingNewAndLetsRunningReconcilesFinishWithALiveContext(t *t
 				r := w.run(c)
 				keys := []string{receive(t, "a reconcile", entered), receive(t, "another", entered)}
 				natstest.Eventually(t, "many more wait", func() bool {
-					n := c.engine.Inside().Queue.Counts()
+					n := c.engine.QueueCounts()
 					return n.Ready[0]+n.Ready[1] > 20
 				})
 				r.stop()
@@ -134,7 +134,7 @@ func TestWhatIsFinishedInTheGracePeriodIsRecorded(t *testing.T) {
 		must(t, sites.Create(t.Context(), s))
 		g.enter(t)
 		r.stop()
-		natstest.Eventually(t, "the stop is noticed", c.engine.Inside().Queue.Closed)
+		natstest.Eventually(t, "the stop is noticed", func() bool { return c.Explain("away").State == StateStopped })
 		g.leave <- nil
 		r.halt()
 		record, err := sites.Record(t.Context(), "home")

@@ -162,7 +162,7 @@ func TestCancelDuringTheSyncIsNoError(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- c.Run(ctx) }()
-				natstest.Eventually(t, "Run has begun", c.engine.Inside().Started.Load)
+				natstest.Eventually(t, "Run has begun", func() bool { return c.Explain("home").State != StateStopped })
 				cancel(reason)
 				if err := receive(t, "Run ends", ended); err != nil {
 					t.Errorf("Run: %v, want nil", err)
@@ -252,7 +252,7 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		c.Enqueue("n-0", OperationManual)
 		w.run(c)
 		natstest.Eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
-			n := c.engine.Inside().Queue.Counts()
+			n := c.engine.QueueCounts()
 			return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
 		})
 		if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {

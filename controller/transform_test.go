@@ -131,12 +131,21 @@ type unread struct {
 	asked atomic.Int32
 }
 
-func (u *unread) WholeDocument(ctx context.Context, obj *site) ([]byte, error) {
-	if u.away.Load() {
-		u.asked.Add(1)
+func (u *unread) EnginePort() entity.EnginePort[*site] {
+	return unreadPort{u.IEntityClient.EnginePort(), u}
+}
+
+type unreadPort struct {
+	entity.EnginePort[*site]
+	of *unread
+}
+
+func (p unreadPort) WholeDocument(ctx context.Context, obj *site) ([]byte, error) {
+	if p.of.away.Load() {
+		p.of.asked.Add(1)
 		return nil, errors.New("the leader is away")
 	}
-	return u.IEntityClient.WholeDocument(ctx, obj)
+	return p.EnginePort.WholeDocument(ctx, obj)
 }
 
 // TestWithoutItsWholeDocumentNothingIsReconciledAndNoOutcomeIsLost: both are tried again.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/restore"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
@@ -189,6 +190,22 @@ type meddler struct {
 	before *atomic.Pointer[func(key string)]
 }
 
+func (c meddler) EnginePort() entity.EnginePort[*site] {
+	return restores{c.Client.EnginePort(), c.PrepareRestore}
+}
+
+// restores is the port of a client that restores documents as a test wants.
+type restores struct {
+	entity.EnginePort[*site]
+	prepare restore.Prepare
+}
+
+func (p restores) PrepareRestore(ctx context.Context, key string, from *entity.Record, aged uint64) (
+	func(context.Context) (uint64, error), error,
+) {
+	return p.prepare(ctx, key, from, aged)
+}
+
 func (c meddler) PrepareRestore(ctx context.Context, key string, from *entity.Record, aged uint64) (
 	func(context.Context) (uint64, error), error,
 ) {
@@ -213,6 +230,10 @@ func (m *massed) meddle(f func(key string)) {
 type unsure struct {
 	*entity.Client[*site]
 	of string
+}
+
+func (c unsure) EnginePort() entity.EnginePort[*site] {
+	return restores{c.Client.EnginePort(), c.PrepareRestore}
 }
 
 func (c unsure) PrepareRestore(ctx context.Context, key string, from *entity.Record, aged uint64) (

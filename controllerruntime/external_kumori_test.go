@@ -67,12 +67,12 @@ func TestKumoriHandleSecondaryIsToldOfWhatWasDeletedBeforeAnyListShowedIt(t *tes
 		})
 		api.Remove("home")
 		synced := c.seen.count("home")
-		c.engine.Inside().APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
+		c.engine.APIs.Source("Disk").WantList(time.Now().Add(time.Second)) // past Settle
 		natstest.Eventually(t, "it is told", c.secondaries.any(func(obj any) bool {
 			return obj == external.Resource{OwnerKey: "home"}
 		}))
 		lists := api.Called("GET disks")
-		c.engine.Inside().APIs.Source("Disk").WantList(time.Now())
+		c.engine.APIs.Source("Disk").WantList(time.Now())
 		natstest.Eventually(t, "it is listed again", func() bool { return api.Called("GET disks") > lists })
 		if n := c.seen.count("home"); n != synced {
 			t.Errorf("synced %d times more, though HandleSecondary enqueued nothing", n-synced)

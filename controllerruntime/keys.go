@@ -75,7 +75,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Operations(key string) control
 
 // Context returns, inside SyncHandler, the context of this sync. It carries the logger, and ends when the controller
 // has to stop. With it controller.CreateOrUpdate, controller.SetStatus and the handles of package kube write for this
-// key, as in a reconcile. A write under another context counts as somebody else's: the next sync does not wait until
+// key, as in a reconcile. A write under another context counts as another writer's: the next sync does not wait until
 // the caches show it, and a sync that wakes itself by it is not noticed. For a key that is not synced now it returns
 // context.Background().
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) Context(key string) context.Context {

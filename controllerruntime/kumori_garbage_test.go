@@ -86,8 +86,17 @@ type disbelieving struct {
 	asked atomic.Int32
 }
 
-func (d *disbelieving) Confirm(context.Context, string) (entity.Presence, error) {
-	d.asked.Add(1)
+func (d *disbelieving) EnginePort() entity.EnginePort[*site] {
+	return disbelievingPort{d.Client.EnginePort(), d}
+}
+
+type disbelievingPort struct {
+	entity.EnginePort[*site]
+	of *disbelieving
+}
+
+func (p disbelievingPort) Confirm(context.Context, string) (entity.Presence, error) {
+	p.of.asked.Add(1)
 	return entity.Presence{Exists: true, Revision: 1}, nil
 }
 

@@ -60,7 +60,7 @@ func TestKumoriAttachesAnObserverOnce(t *testing.T) {
 		must(t, c.WithOptions(controller.WithObserver(plain)))
 		must(t, c.WithOptions(controller.WithObserver(causes)))
 		must(t, c.WithOptions(controller.WithBackoff(time.Second, time.Second)))
-		if !c.engine.Inside().Options.Observers.TakeCauses() {
+		if !c.engine.Traced() {
 			t.Error("nobody asks for the causes")
 		}
 		r := runKumori(t, c)

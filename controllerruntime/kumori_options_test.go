@@ -12,11 +12,17 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 )
+
+func optionsOf(e *engine.Engine) (o engine.Options) {
+	e.Change(func(now *engine.Options) { o = *now })
+	return o
+}
 
 func TestKumoriOptionsOpenWhatHasNoArgument(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -47,7 +53,7 @@ func TestKumoriOptionsOpenWhatHasNoArgument(t *testing.T) {
 		natstest.Eventually(t, "it is retried as the policy says", func() bool {
 			return c.seen.with("home", controller.OperationRetry) > 1 && asked.Load() > 1
 		})
-		o := c.engine.Inside().Options
+		o := optionsOf(c.engine)
 		if o.Lease.Duration != timing.Duration || o.BackoffMin != time.Hour || o.OnBrake == nil || !deadline.Load() ||
 			o.Workers != 2 || o.GracePeriod >= 0 {
 			t.Errorf("options %+v, a deadline: %v", o, deadline.Load())
@@ -56,8 +62,9 @@ func TestKumoriOptionsOpenWhatHasNoArgument(t *testing.T) {
 		if c.SetOwner(p, "home"); entity.InstanceOf(p) != "here" {
 			t.Errorf("the installation is %q", entity.InstanceOf(p))
 		}
-		if err := c.WithOptions(controller.WithReconcileTimeout(0)); err == nil || o.ReconcileTimeout != time.Minute {
-			t.Errorf("after Run has begun: error %v, timeout %v", err, o.ReconcileTimeout)
+		if err := c.WithOptions(controller.WithReconcileTimeout(0)); err == nil ||
+			optionsOf(c.engine).ReconcileTimeout != time.Minute {
+			t.Errorf("after Run has begun: error %v, timeout %v", err, optionsOf(c.engine).ReconcileTimeout)
 		}
 	})
 }

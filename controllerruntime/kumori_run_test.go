@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
@@ -67,13 +68,12 @@ func TestKumoriStopWaitsForCurrentItemsAndThenCleansOnce(t *testing.T) {
 				t.Fatal("Run returned while items were being synced")
 			default:
 			}
-			queue := c.engine.Inside().Queue
-			return queue.Closed()
+			return c.engine.Explainer().Explain("d").State == controller.StateStopped
 		})
 		if n := c.cleaned.Load(); n != 0 {
 			t.Errorf("Clean was called %d times while workers were at it", n)
 		}
-		if grace := c.engine.Inside().Options.GracePeriod; grace >= 0 {
+		if grace := optionsOf(c.engine).GracePeriod; grace >= 0 {
 			t.Errorf("the wait is limited to %v", grace)
 		}
 		close(release)

@@ -35,7 +35,7 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGone(t *testing.T) {
 				return obj.(*page).Name == fmt.Sprint("page-", i) && obj.(*page).Spec.Title == title
 			})
 		}
-		queued := func() int { return waiting.engine.Inside().Queue.Remembered() }
+		queued := func() int { return waiting.Stats().Remembered }
 		natstest.Eventually(t, "the second has listed the pages, and keeps only what it may", func() bool {
 			return titled(n-1, "one")() && queued() == 2
 		})
@@ -53,7 +53,7 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGone(t *testing.T) {
 			t.Errorf("%d keys are in the queue of the replica that waits, want 2", left)
 		}
 		for i := range n {
-			if ops := waiting.engine.Inside().Queue.Pending(owner(i)); ops != 0 {
+			if ops := waiting.engine.Explainer().Explain(owner(i)).Reasons; ops != "" {
 				t.Fatalf("%s is kept, for %s", owner(i), ops)
 			}
 		}
@@ -88,7 +88,7 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGoneAlsoOfAnOverride(t *testing
 				return obj.(*page).Name == name
 			}))
 		}
-		pending := func(key string) bool { return waiting.engine.Inside().Queue.Pending(key) != 0 }
+		pending := func(key string) bool { return waiting.engine.Explainer().Explain(key).Reasons != "" }
 		hears("early")
 		must(t, pages.Create(ctx, owned(newPage("a", ""), "gone")))
 		must(t, pages.Create(ctx, owned(newPage("b", ""), "home")))
@@ -98,7 +98,7 @@ func TestKumoriReplicaThatWaitsKeepsNoKeysThatAreGoneAlsoOfAnOverride(t *testing
 		must(t, pages.Create(ctx, owned(newPage("c", ""), "never-was")))
 		hears("c")
 		natstest.Eventually(t, "and forgets what is gone", func() bool {
-			return !pending("gone") && !pending("never-was") && waiting.engine.Inside().Queue.Remembered() == 1
+			return !pending("gone") && !pending("never-was") && waiting.Stats().Remembered == 1
 		})
 		r.halt()
 		natstest.Eventually(t, "what it kept is synced when it leads", func() bool {

@@ -112,7 +112,7 @@ func TestKumoriRetriesWithRateLimitAndForgetsOnSuccess(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("home", "one")))
 		natstest.Eventually(t, "it is tried until it succeeds", func() bool { return c.seen.count("home") == failures+1 })
 		natstest.Eventually(t, "the failures are forgotten", func() bool {
-			return c.engine.Inside().Keys.Of("home").Failures == 0 && c.Stats().Failing == 0
+			return c.engine.Explainer().Explain("home").Failures == 0 && c.Stats().Failing == 0
 		})
 		r.halt()
 

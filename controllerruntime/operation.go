@@ -22,7 +22,7 @@ const (
 	OperationResync    = controller.OperationResync    // its turn in the resync interval
 	OperationRetry     = controller.OperationRetry     // the last sync failed and its backoff is over
 	OperationRequeue   = controller.OperationRequeue   // the last attempt asked for it; SyncHandler never does
-	OperationManual    = controller.OperationManual    // somebody asked for it by hand
+	OperationManual    = controller.OperationManual    // asked for by hand
 )
 
 // The labels and annotations by which a secondary names its primary, in NATS and in Kubernetes alike. The annotation

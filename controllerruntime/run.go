@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/recorder/kuberecorder"
-	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
@@ -23,7 +22,7 @@ const errPatience = 500 * time.Millisecond
 
 // Run starts threadiness workers (at least 1) and blocks until stopCh is closed. Then it waits, without limit, for the
 // workers to finish their current keys, and calls Clean. A fatal error ends Run; it is logged, with what to do, and
-// sent to errCh if somebody receives. So is what was wrong with the arguments of NewControllerRuntime and with the
+// sent to errCh if there is a receiver. So is what was wrong with the arguments of NewControllerRuntime and with the
 // options. errCh may be nil and never blocks Run for more than a moment. Errors that are retried are not sent. A
 // runtime runs once.
 //
@@ -45,7 +44,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) Run(
 	defer timer.Stop()
 	select {
 	case errCh <- err:
-	case <-timer.C: // full, or nobody there; the log has it
+	case <-timer.C: // full, or without a receiver; the log has it
 	}
 }
 
@@ -142,12 +141,11 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) handleTertiaryUpdate(oldObj, n
 const recorderPatience = 2 * time.Second
 
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) newRecorder() (*recorder.Recorder, error) {
-	cfg := recorder.Config{Component: r.name, Scheme: scheme.Scheme}
+	cfg := recorder.Config{
+		Component: r.name, Scheme: scheme.Scheme, JetStream: r.primary.EnginePort().JetStream(),
+	}
 	if !guard.IsNil(r.kubeClientset) {
 		cfg.Kubernetes = kuberecorder.New(r.kubeClientset)
-	}
-	if client, ok := any(r.primary).(interface{ JetStream() jetstream.JetStream }); ok {
-		cfg.JetStream = client.JetStream()
 	}
 	events, err := recorder.New(cfg)
 	if err != nil {

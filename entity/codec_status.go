@@ -72,9 +72,8 @@ func (c *codec[T]) clearStatus(obj T) {
 	}
 }
 
-// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get it.
-// Nil, and any other type, means no record.
-func (c *Client[T]) WithStatusOf(obj T, record any) T {
+// WithStatusOf implements EnginePort.
+func (c enginePort[T]) WithStatusOf(obj T, record any) T {
 	rec, _ := record.(*RecordObject)
 	if rec != nil && rec.Record == nil {
 		rec = nil

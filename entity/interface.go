@@ -7,16 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// IEntityClient reads and writes the entities of one bucket. Client implements it; to change one method, embed a client
-// and override it. Keys are client-go's: "name", or "namespace/name" where the bucket is Namespaced. Errors are
-// apimachinery's. All methods may be called concurrently.
+// IEntityClient reads and writes the entities of one bucket. Client implements it. To change one method, embed a client
+// and override it: controllers and helpers call yours. What they need of a client beside these methods they take from
+// EnginePort, so override it there. Keys are client-go's: "name", or "namespace/name" where the bucket is Namespaced.
+// Errors are apimachinery's. All methods may be called concurrently.
 type IEntityClient[T IEntity] interface {
 	// Kind is the kind of the entities, as configured.
 	Kind() string
+	// Config is the configuration with its defaults filled in.
+	Config() Config
 	// Get reads document and status live, from the streams' leaders.
 	Get(ctx context.Context, key string) (T, error)
 	// List reads all documents and statuses live.
 	List(ctx context.Context) ([]T, error)
+	// Record reads the record of a key live. IsNotFound if it has none.
+	Record(ctx context.Context, key string) (*Record, error)
 	// Create writes a new document and sets obj's resourceVersion. IsAlreadyExists if the key has a document.
 	Create(ctx context.Context, obj T) error
 	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status,
@@ -26,61 +31,15 @@ type IEntityClient[T IEntity] interface {
 	Patch(ctx context.Context, key string, mergePatch []byte) error
 	// UpdateStatus writes obj's status to the record. It conflicts only with another writer of status.
 	UpdateStatus(ctx context.Context, obj T) error
-	// StatusChange encodes obj's status for a caller that writes it into the record together with something else.
-	StatusChange(obj T) (*StatusChange, error)
 	// Delete puts a marker that expires. IsNotFound if there is no document.
 	Delete(ctx context.Context, key string, opts ...DeleteOption) error
-	// Informer is the shared cache of documents. It runs while the client has users; see Start.
+	// Informer is the shared cache of documents. It runs while the client has users; see Client.Start.
 	Informer() natsinformer.Informer
 	// Lister reads the cache, with statuses joined. It sees what was written through this client, or through one that
 	// shares its cache, at once.
 	Lister() Lister[T]
-
-	// Config is the configuration with its defaults filled in.
-	Config() Config
-	// ReadOnly returns why the bucket of documents takes no writes, as a mirror takes none, and where to write instead;
-	// nil if it takes them. It does not talk to the server.
-	ReadOnly() error
-	// Records are the status records of the bucket; nil if StatusBucket is "-".
-	Records() *Records
-	// Record reads the record of a key live. IsNotFound if it has none.
-	Record(ctx context.Context, key string) (*Record, error)
-	// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil
-	// if there is nothing, or Config.Strict is not StrictWarn. It does not talk to the server.
-	DocumentWarnings(key string, revision uint64) *DocumentWarnings
-	// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
-	CheckKey(key string) error
-	// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get
-	// it. Nil, and any other type, means no record. It does not talk to the server.
-	WithStatusOf(obj T, record any) T
-	// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the
-	// user, and the last one stops them. stop may be called more than once.
-	Start() (stop func(), err error)
-	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
-	// sequence is behind the informer's cursor.
-	Confirm(ctx context.Context, key string) (Presence, error)
-	// DocumentOf encodes an entity as Create would write it. FromDocument decodes such a document into the
-	// entity of a key, as if it had been read at that revision. Neither talks to the server.
-	DocumentOf(obj T) ([]byte, error)
-	FromDocument(key string, revision uint64, document []byte) (T, error)
-	// WholeDocumentOf is DocumentOf with the members that T does not know, of an entity that the cache has. It does not
-	// talk to the server.
-	WholeDocumentOf(obj T) ([]byte, error)
-	// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something.
-	// It may ask the leader. IsConflict or IsNotFound if that has another revision by now.
-	WholeDocument(ctx context.Context, obj T) ([]byte, error)
-	// CreateDocument writes a document as it is under a key that has none, and returns its revision. IsAlreadyExists if
-	// the key has a document, IsInvalid if the document does not decode.
-	CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error)
-	// DocumentExpires returns when a revision of a document that this client has read expires by the TTL that its
-	// writer has set, as Record.DocumentExpires has it. It does not talk to the server.
-	DocumentExpires(key string, revision uint64) string
-	// PrepareRestore looks whether the last document of a record may be put back where it vanished, and returns what
-	// does that. It is not put back over anything: neither over a document, nor over the marker of a delete.
-	PrepareRestore(ctx context.Context, key string, from *Record, aged uint64) (
-		restore func(ctx context.Context) (revision uint64, err error), err error)
-	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
-	Subscribe(Hooks) (cancel func())
+	// EnginePort is what controllers and the helpers of this package need beside these methods. It is not for users.
+	EnginePort() EnginePort[T]
 }
 
 // Lister reads a client's cache and returns copies.

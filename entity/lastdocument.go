@@ -7,18 +7,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/members"
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// WholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
+// wholeDocumentOf encodes an entity that the cache has, as DocumentOf does, together with the members of its document
 // that T does not know, and the zeros that it writes out and T leaves out. The LastDocument of a record is made so.
 // Where those members have taken too much memory to be kept in it (64 MiB for all documents together), and in kinds
 // with secret fields, they are missing; of unknown ones Records.LastDocumentLacks finds that out. So are the secret
 // fields of what interfaces hold, which the type T does not tell of, and what a transform of the informer left out, see
 // WholeDocument.
-func (c *Client[T]) WholeDocumentOf(obj T) ([]byte, error) {
+func (c *Client[T]) wholeDocumentOf(obj T) ([]byte, error) {
 	return c.wholeOf(obj, func() *oddity {
 		if !c.codec.keeps || c.shared.oddities.count.Load() == 0 {
 			return nil
@@ -44,7 +43,7 @@ func (c *Client[T]) wholeOf(obj T, oddityOf func() *oddity) ([]byte, error) {
 		return nil, err
 	}
 	if c.codec.holds {
-		held, err := secrets.OfValue(obj)
+		held, err := jsonshape.SecretsOfValue(obj)
 		if err != nil {
 			return nil, fmt.Errorf("leave out the secret fields of %s: %w", c.cfg.Kind, err)
 		}
@@ -65,19 +64,17 @@ func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
 	if odd == nil || odd.kept == nil {
 		return document
 	}
-	whole, err := members.Merge(document, odd.kept)
+	whole, err := jsonshape.MergeKept(document, odd.kept)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
 		return document // what T knows is enough to clean up after it
 	}
 	return whole
 }
 
-// WholeDocument is WholeDocumentOf, also for an entity of which a transform of the informer has left out something
-// (IsTransformed). Of those that the cache has read last, the client has the documents; for the others it asks the
-// leader. IsConflict if the document is at another revision by now, IsNotFound if there is none any more.
-func (c *Client[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
+// WholeDocument implements EnginePort.
+func (c enginePort[T]) WholeDocument(ctx context.Context, obj T) ([]byte, error) {
 	if !IsTransformed(obj) {
-		return c.WholeDocumentOf(obj)
+		return c.wholeDocumentOf(obj)
 	}
 	key, err := c.keys.of(obj)
 	if err != nil {
@@ -178,7 +175,7 @@ func (c *codec[T]) mayLack(document []byte) bool {
 	if c.unmarshal(document, obj) != nil {
 		return true // a secret may be what it needs
 	}
-	held, err := secrets.OfValue(obj)
+	held, err := jsonshape.SecretsOfValue(obj)
 	return held != nil || err != nil
 }
 
@@ -209,7 +206,7 @@ func (c *codec[T]) hasText(document []byte, warnings string) bool {
 
 // saidOf returns the warnings about the members of a document; nil if it is none.
 func (c *codec[T]) saidOf(document []byte) map[string]bool {
-	found, err := c.shape.Look(document)
+	found, err := c.members.Look(document)
 	if err != nil {
 		return nil
 	}

@@ -76,8 +76,8 @@ func TestAnUpdateOfWhatAnotherClientReadKeepsItsTTL(t *testing.T) {
 		must(t, err)
 		site.Spec.Replicas = 2
 		must(t, client.Update(t.Context(), site))
-		was := other.DocumentExpires("a", 1)
-		if is := client.DocumentExpires("a", 2); is != was || is == "" {
+		was := other.EnginePort().DocumentExpires("a", 1)
+		if is := client.EnginePort().DocumentExpires("a", 2); is != was || is == "" {
 			t.Errorf("it expires at %q, and was to at %q", is, was)
 		}
 		time.Sleep(11 * time.Second)

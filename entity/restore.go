@@ -33,9 +33,8 @@ func (o *oddity) expiring(expires int64) *oddity {
 	return o
 }
 
-// DocumentExpires returns when a revision of a document that this client has read expires by the TTL that its writer
-// has set, as Record.DocumentExpires has it; "" if it has none.
-func (c *Client[T]) DocumentExpires(key string, revision uint64) string {
+// DocumentExpires implements EnginePort.
+func (c enginePort[T]) DocumentExpires(key string, revision uint64) string {
 	if c.shared.oddities.count.Load() == 0 {
 		return ""
 	}

@@ -182,18 +182,18 @@ func TestARestoredDocumentGetsWhatIsLeftOfItsTTL(t *testing.T) {
 		if n, err := strconv.Atoi(ttl); err != nil || n > 3600 || n < 3600-60 {
 			t.Errorf("TTL %q, want what is left of an hour", ttl)
 		}
-		if got := client.DocumentExpires("corner", revision); got != expires {
+		if got := client.EnginePort().DocumentExpires("corner", revision); got != expires {
 			t.Errorf("the client has %q, want %q", got, expires)
 		}
 		if ttl, _ := restored(in(time.Minute + time.Nanosecond)); len(ttl) != 2 || ttl == "00" {
 			t.Errorf("TTL %q, want what is left of a minute", ttl)
 		}
 		ttl, revision = restored(entity.ExpiresNever)
-		if got := client.DocumentExpires("corner", revision); ttl != "never" || got != entity.ExpiresNever {
+		if got := client.EnginePort().DocumentExpires("corner", revision); ttl != "never" || got != entity.ExpiresNever {
 			t.Errorf("TTL %q, and the client has %q", ttl, got)
 		}
-		if ttl, revision = restored(""); ttl != "" || client.DocumentExpires("corner", revision) != "" {
-			t.Errorf("TTL %q, and the client has %q", ttl, client.DocumentExpires("corner", revision))
+		if ttl, revision = restored(""); ttl != "" || client.EnginePort().DocumentExpires("corner", revision) != "" {
+			t.Errorf("TTL %q, and the client has %q", ttl, client.EnginePort().DocumentExpires("corner", revision))
 		}
 		vanish(t, js, "corner")
 		for expires, says := range map[string]string{
@@ -260,24 +260,24 @@ func TestWhatIsReadKnowsItsTTL(t *testing.T) {
 		revision := with("90s")
 		created := lastOf(t, js, "corner").Time
 		want := created.Add(90 * time.Second).UTC().Format(time.RFC3339Nano)
-		if got := client.DocumentExpires("corner", revision); got != "" {
+		if got := client.EnginePort().DocumentExpires("corner", revision); got != "" {
 			t.Errorf("it is known before it was read: %q", got)
 		}
 		shop, err := client.Get(ctx, "corner")
 		must(t, err)
-		if got := client.DocumentExpires("corner", revision); got != want {
+		if got := client.EnginePort().DocumentExpires("corner", revision); got != want {
 			t.Errorf("read live: %q, want %q", got, want)
 		}
 		shop.Spec.Title = "new"
 		start(t, client)
 		for ttl, want := range map[string]string{"never": entity.ExpiresNever, "NEVER": entity.ExpiresNever} {
 			revision = with(ttl)
-			natstest.Eventually(t, "the cache has it", func() bool { return client.DocumentExpires("corner", revision) == want })
+			natstest.Eventually(t, "the cache has it", func() bool { return client.EnginePort().DocumentExpires("corner", revision) == want })
 		}
 		must(t, client.Patch(ctx, "corner", []byte(`{"spec":{"title":"patched"}}`)))
 		after := lastOf(t, js, "corner")
 		want = map[bool]string{true: entity.ExpiresNever, false: ""}[after.Header.Get(jetstream.MsgTTLHeader) != ""]
-		if got := client.DocumentExpires("corner", after.Sequence); got != want {
+		if got := client.EnginePort().DocumentExpires("corner", after.Sequence); got != want {
 			t.Errorf("the client has %q of what it wrote, want %q", got, want)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 // or of JSON, overwrites. obj gets the client's kind if it has none. IsNotFound if there is neither document nor
 // record.
 func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {
-	change, err := c.StatusChange(obj)
+	change, err := enginePort[T]{c}.StatusChange(obj)
 	if err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func TestObjectsShowNothingOfTheRuntime(t *testing.T) {
 		heard := make(chan *Website, 10)
 		_, err := client.Records().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(record any) {
 			document, _, _ := client.Informer().GetStore().GetByKey("a")
-			heard <- client.WithStatusOf(document.(*Website), record)
+			heard <- client.EnginePort().WithStatusOf(document.(*Website), record)
 		}})
 		must(t, err)
 		live, err := client.Get(t.Context(), "a")

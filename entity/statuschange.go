@@ -16,9 +16,8 @@ type StatusChange struct {
 	conditional bool
 }
 
-// StatusChange encodes obj's status, for Apply. It does not talk to the server. IsRequestEntityTooLarge if the status
-// alone is larger than a record may be.
-func (c *Client[T]) StatusChange(obj T) (*StatusChange, error) {
+// StatusChange implements EnginePort.
+func (c enginePort[T]) StatusChange(obj T) (*StatusChange, error) {
 	key, err := c.keys.of(obj)
 	if err != nil {
 		return nil, err

@@ -734,7 +734,7 @@ func TestTheWholeDocumentOfATransformedObject(t *testing.T) {
 		}
 		check := func(what string, obj *Website) {
 			t.Helper()
-			whole, err := client.WholeDocument(ctx, obj)
+			whole, err := client.EnginePort().WholeDocument(ctx, obj)
 			must(t, err)
 			if got := string(whole); !strings.Contains(got, `"abc"`) || !strings.Contains(got, `"paths":["/"]`) ||
 				!strings.Contains(got, `"unknown":{"n":1}`) || strings.Contains(got, "status") {
@@ -750,17 +750,17 @@ func TestTheWholeDocumentOfATransformedObject(t *testing.T) {
 		must(t, err)
 		_ = cached(revision)
 		check("overtaken", first)
-		_, err = client.WholeDocument(ctx, first.DeepCopy())
+		_, err = client.EnginePort().WholeDocument(ctx, first.DeepCopy())
 		wantError(t, "a copy of another revision", apierrors.IsConflict, err)
 		must(t, client.Delete(ctx, "a"))
-		_, err = client.WholeDocument(ctx, first.DeepCopy())
+		_, err = client.EnginePort().WholeDocument(ctx, first.DeepCopy())
 		wantError(t, "a copy of what was deleted", apierrors.IsNotFound, err)
 		check("deleted", first)
 		live := site()
 		must(t, client.Create(ctx, live))
 		live, err = client.Get(ctx, "a")
 		must(t, err)
-		if whole, err := client.WholeDocument(ctx, live); err != nil || !strings.Contains(string(whole), `"/"`) {
+		if whole, err := client.EnginePort().WholeDocument(ctx, live); err != nil || !strings.Contains(string(whole), `"/"`) {
 			t.Errorf("read live: %s, %v", whole, err)
 		}
 	})
@@ -809,7 +809,7 @@ func TestTheWholeDocumentLacksTheSecretsThatInterfacesHold(t *testing.T) {
 					must(t, client.Informer().WaitKey(t.Context(), "a", revision))
 					cached, err := client.Lister().Get("a")
 					must(t, err)
-					whole, err := client.WholeDocument(t.Context(), cached)
+					whole, err := client.EnginePort().WholeDocument(t.Context(), cached)
 					must(t, err)
 					if !strings.HasSuffix(string(whole), `"spec":`+want+`}`) {
 						t.Errorf("%s becomes %s", document, whole)

@@ -18,9 +18,18 @@ type confirming struct {
 	asked atomic.Int64
 }
 
-func (c *confirming) Confirm(ctx context.Context, key string) (entity.Presence, error) {
-	c.asked.Add(1)
-	return c.IEntityClient.Confirm(ctx, key)
+func (c *confirming) EnginePort() entity.EnginePort[*Website] {
+	return confirmingPort{c.IEntityClient.EnginePort(), c}
+}
+
+type confirmingPort struct {
+	entity.EnginePort[*Website]
+	of *confirming
+}
+
+func (p confirmingPort) Confirm(ctx context.Context, key string) (entity.Presence, error) {
+	p.of.asked.Add(1)
+	return p.EnginePort.Confirm(ctx, key)
 }
 
 // TestAWaitAsksNobodyBecauseOfOtherKeys, however many records are written meanwhile.

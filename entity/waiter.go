@@ -30,13 +30,14 @@ type waiter struct {
 }
 
 func newWaiter[T IEntity](client IEntityClient[T], key string) (*waiter, error) {
-	if err := client.CheckKey(key); err != nil {
+	port := client.EnginePort()
+	if err := port.CheckKey(key); err != nil {
 		return nil, err
 	}
 	w := &waiter{
 		kind: client.Kind(), bucket: client.Config().Bucket, key: key,
-		records: client.Records(), informer: client.Informer,
-		confirm: func(ctx context.Context) (Presence, error) { return client.Confirm(ctx, key) },
+		records: port.Records(), informer: client.Informer,
+		confirm: func(ctx context.Context) (Presence, error) { return port.Confirm(ctx, key) },
 		news:    make(chan struct{}, 1),
 	}
 	if w.records == nil {
@@ -46,7 +47,7 @@ func newWaiter[T IEntity](client IEntityClient[T], key string) (*waiter, error) 
 	*w.documents = *w.records.bucket
 	w.documents.name, w.documents.stream = w.bucket, "KV_"+w.bucket
 	if _, elsewhere := errors.AsType[*readOnlyError](w.records.ReadOnly()); elsewhere {
-		if e, ok := errors.AsType[*readOnlyError](client.ReadOnly()); ok {
+		if e, ok := errors.AsType[*readOnlyError](port.ReadOnly()); ok {
 			w.brought = e.brought
 		}
 	}

@@ -30,6 +30,6 @@
 //
 // A poll is a List. If it succeeds and only the calls of a Driver fail, one key tries first after each poll, and the
 // others wait until it got its answer. A key whose calls fail again, while those of another succeed or hardly any other
-// fails, is itself at fault; its spec may name an endpoint where nobody answers. It fails, and is retried, like any
+// fails, is itself at fault; its spec may name an endpoint that does not answer. It fails, and is retried, like any
 // other.
 package external

@@ -51,7 +51,7 @@ type Entry struct {
 	Applied string `json:"applied,omitempty"`
 	// Created is the last creation.
 	Created *Creation `json:"created,omitempty"`
-	// ObserveOnly says that nobody may delete the resource for the primary.
+	// ObserveOnly says that the resource is not to be deleted for the primary.
 	ObserveOnly bool `json:"observeOnly,omitempty"`
 
 	// Seen is when this process first read or wrote the entry as it is now; zero if unknown. Store.Load sets it. Waits

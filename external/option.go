@@ -9,9 +9,9 @@ import (
 // Option changes one call of Reconcile.
 type Option func(*settings) error
 
-// DriftPolicy says what to do about drift: somebody else has changed or deleted a resource, while what is desired stays
-// as it was applied. A new wish is applied under each policy. Wishes are compared by their JSON, so a new field of
-// Desired may make a new wish.
+// DriftPolicy says what to do about drift: another writer has changed or deleted a resource, while what is desired
+// stays as it was applied. A new wish is applied under each policy. Wishes are compared by their JSON, so a new field
+// of Desired may make a new wish.
 type DriftPolicy uint8
 
 const (
@@ -71,7 +71,7 @@ func ObserveOnly() Option {
 // default is 10 s; 0 is for an API that always shows what it has answered.
 //
 // During that time Reconcile waits for a change that it does not see, and does not create again what it has created,
-// even if somebody deleted it meanwhile. After that, it does. A resource that may have been created is not believed
+// even if it was deleted meanwhile. After that, it does. A resource that may have been created is not believed
 // to be absent for Config.Timeout longer, because the call may still be under way. Without a client of the driver's
 // kind that timeout is unknown, and Settle has to cover it. A new wish waits as long after a failed creation, unless
 // that was Refused. Teardowns wait for the longer of this Settle, which is written down with the intent, and

@@ -107,7 +107,7 @@ func (r *run[Desired, Observed]) settleCreate(
 	case intent.Answered && r.fresh():
 		return false, r.pending(nil, "what was created to be seen", 0), nil
 	case intent.Answered:
-		return true, Result[Observed]{}, r.drop(ctx) // it was there, and somebody has deleted it
+		return true, Result[Observed]{}, r.drop(ctx) // it was there, and was deleted
 	case r.desired != nil && r.desired.digest == intent.Digest:
 		result, err := r.apply(ctx, seen, intent, nil)
 		return false, result, err

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AdoptOrFail makes the object with obj's name and namespace the primary's, if nobody owns it: it names no owner, and
+// AdoptOrFail makes the object with obj's name and namespace the primary's, if it has no owner: it names none, and
 // no Kubernetes object controls it by an ownerReference. Only owner labels and annotations are written.
 //
 // Nothing is written if there is no such object, or if it is the primary's already. If it is anybody else's, the error

@@ -203,7 +203,7 @@ func (k *Handle[T]) managerIn(ctx context.Context) (string, error) {
 // absentVersion is a resourceVersion that no object has, because a store's first revision is older than its first
 // write. An apply with it conflicts with an object that exists, and creates one that does not. Server-side apply has no
 // other way to say "must not exist". A plain create would keep the fields under another operation of the manager, which
-// no later apply can remove. A look before leaves a gap in which somebody else's object would be taken over.
+// no later apply can remove. A look before leaves a gap in which another's object would be taken over.
 const absentVersion = "1"
 
 func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing metav1.Object) (OperationResult, error) {
@@ -227,7 +227,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	if c.SetWriter(desired); !c.force || c.Writer == "" {
 		c.KeepWriter(desired, existing) // it may be a field of another manager
 	}
-	// With the uid, an object that somebody replaced meanwhile is not touched, and a deleted one is not made again.
+	// With the uid, an object that was replaced meanwhile is not touched, and a deleted one is not made again.
 	// With the version, a request that arrives late does not undo what the next leader has written.
 	returned, err := k.sendApply(ctx, c, c.force, map[string]string{
 		"uid": string(existing.GetUID()), "resourceVersion": existing.GetResourceVersion(),

@@ -17,7 +17,7 @@
 // # Apply or CreateOrUpdate
 //
 // [Handle.Apply] is server-side apply. Give it the whole of what the controller wants; the fields that it no longer
-// wants are removed, and other managers keep theirs. It repairs fields that somebody else changed. It is the right
+// wants are removed, and other managers keep theirs. It repairs fields that another writer changed. It is the right
 // choice for most objects.
 //
 // [Handle.CreateOrUpdate] reads the object, lets a function change it, and sends the difference. It is for objects of
@@ -27,7 +27,7 @@
 //
 // Both send nothing when nothing changed. An unchanged object costs no request, however often it is reconciled; a
 // change costs one; a new process asks at most once for each object, and not where the object has the values that it
-// wants. Yet a value that differs is noticed, whoever wrote it: somebody else, a process under the same field manager,
+// wants. Yet a value that differs is noticed, whoever wrote it: a person, a process under the same field manager,
 // or a restore of etcd. Controllers of controller-runtime often apply on each reconcile, and let the server find out;
 // Argo CD compares values as this package does. (go test -v -run ManyObjects ./test/e2e/kube prints the requests.)
 //
@@ -44,8 +44,8 @@
 //
 // A write inside a reconcile makes the reconciled primary the owner, in labels and annotations: an ownerReference
 // cannot name a document in NATS. Either of them finds the object later. An object that is another primary's, another
-// installation's or nobody's is not touched; the write returns a *controller.ResourceExistsError, and the primary gets
-// an event. [Handle.AdoptOrFail] takes over an object that nobody owns.
+// installation's or has no owner is not touched; the write returns a *controller.ResourceExistsError, and the primary
+// gets an event. [Handle.AdoptOrFail] takes over an object without an owner.
 //
 // An object of the primary's that is being deleted does not count as written: the primary is not synced, its record
 // says what it waits for, and it is due again when the object is gone. The reconcile goes on. Outside of a reconcile

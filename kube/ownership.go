@@ -63,9 +63,9 @@ func (k *Handle[T]) mayTake(claim secondary.Claim, manager string, existing meta
 }
 
 // mayWrite refuses what is not the primary's. An object is the primary's if its marks say so, or if this process itself
-// wrote this very object for it, or has seen that it was its own, and what is left of the marks names nobody else. An
-// owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be owned,
-// an object is ours that nobody owns and that our field manager has written.
+// wrote this very object for it, or has seen that it was its own, and what is left of the marks names no other owner.
+// An owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be
+// owned, an object without an owner is ours if our field manager has written it.
 func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
 	named := owner.NamedBy(existing)
 	if primary.IsNone() {

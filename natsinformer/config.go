@@ -49,7 +49,7 @@ type Config struct {
 	OnInvalid  func(Entry, error)
 	OnResolved func(key string)
 	// Unseen is asked of each delete that is watched of a key that the store does not have. If it returns an object,
-	// such as one that this process wrote and somebody deleted before the informer could read it, the handlers are told
+	// such as one that this process wrote and a writer deleted before the informer could read it, the handlers are told
 	// that it was added and deleted. A transform gets a copy of it. It must return quickly, and may be nil.
 	Unseen func(key string, deleted uint64) runtime.Object
 	// Arrived is told of each entry that is watched, markers of deletes too, before its event; not of those that were

@@ -24,7 +24,7 @@ const (
 
 // Deletion tells how the informer learned of a delete.
 type Deletion struct {
-	// Evidenced is true if the stream says that somebody wanted the key to go: it has a delete marker or a purge
+	// Evidenced is true if the stream says that a writer wanted the key to go: it has a delete marker or a purge
 	// marker; or the key expired by the TTL that its own writer set, as a marker says, or the leader of the stream, who
 	// has nothing of the key when that time is over. It is false if the delete was only inferred from the key's
 	// absence, and if the key expired by the bucket's age limit, which may be set by mistake, unless

@@ -22,8 +22,8 @@ import (
 // change up to where the consumer had looked has arrived. A heartbeat is due when nothing was sent to its pull for a
 // while. Where a sequence is missing, we make one more pull, whose heartbeats are always due.
 //
-// But the server (v2.15) also sends due heartbeats when somebody asks for the consumer's INFO, as tools and
-// monitoring do, and when it checks each InactiveThreshold whether somebody still waits for the pulls. That may be
+// But the server (v2.15) also sends due heartbeats when a client asks for the consumer's INFO, as tools and
+// monitoring do, and when it checks each InactiveThreshold whether a client still waits for the pulls. That may be
 // between two messages of a long backlog. So a heartbeat counts only if the message before it said that nothing was
 // pending behind it, or if it is the second one of the same pull with nothing between: the consumer has looked for
 // messages between the two, unless it was asked twice at that moment.
@@ -40,7 +40,7 @@ import (
 //     pull took tells the two apart. While others write without a pause, there are no two heartbeats in a row.
 //   - While another pull waits, the server may refuse one more at once (408 Requests Pending). Then the other tells.
 //     If the last message fulfilled the pull before it, the other one never does; see urge.
-//   - The server also ends these pulls when it checks each InactiveThreshold whether somebody waits. We ask a consumer
+//   - The server also ends these pulls when it checks each InactiveThreshold whether a client waits. We ask a consumer
 //     of that age again, with a pull that has delivered nothing yet.
 //
 // The replica may still be behind the leader. So the list is complete only at an end at or behind the sequence that the

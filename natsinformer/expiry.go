@@ -36,7 +36,8 @@ type deadline struct {
 	at    int64 // when the server drops the message
 	look  int64 // when to ask whether it has
 	place int   // in the heap
-	// forwarded says that nobody meant it: the server forwarded a message with a time to live as an answer to this key.
+	// forwarded says that no writer meant it: the server forwarded a message with a time to live as an answer to this
+	// key.
 	forwarded bool
 }
 

@@ -23,7 +23,7 @@ type tombstone struct {
 	revision uint64
 	created  int64
 	reason   DeleteReason
-	ordered  bool  // it is the marker of somebody's delete, or has come in the place of one
+	ordered  bool  // it is the marker of a client's delete, or has come in the place of one
 	expires  int64 // nanoseconds, zero if never
 }
 
@@ -145,7 +145,7 @@ func (k *keys) forget(key string) {
 	k.expires.drop(key)
 }
 
-// reported drops the value and header of an invalid revision: after the report nobody asks for them again.
+// reported drops the value and header of an invalid revision: after the report they are not asked for again.
 func (k *keys) reported(key string) {
 	if bad, is := k.invalid[key]; is {
 		k.unreported -= len(bad.entry.Value)

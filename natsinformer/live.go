@@ -189,7 +189,7 @@ func (w *worker) apply(ctx context.Context, it *item) {
 	}
 }
 
-// unseen returns the events of what somebody deleted before it could be read.
+// unseen returns the events of what was deleted before it could be read.
 func (w *worker) unseen(key string, reason DeleteReason, revision uint64) []watch.Event {
 	if w.cfg.Unseen == nil {
 		return nil
@@ -200,7 +200,7 @@ func (w *worker) unseen(key string, reason DeleteReason, revision uint64) []watc
 	}
 	if w.transform != nil {
 		var err error
-		if object, err = w.transform.Apply(object.DeepCopyObject()); err != nil { // somebody else has the object
+		if object, err = w.transform.Apply(object.DeepCopyObject()); err != nil { // a handler may have the object
 			return nil // it was never valid, and is gone
 		}
 	}

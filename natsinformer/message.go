@@ -72,7 +72,7 @@ func parseDelivery(reply string) (delivery, error) {
 }
 
 // markerOf returns how a message deletes its key, or "" if it is a value. A marker of another key that the server sent
-// to this one as an answer, because somebody asked for that, deletes nothing.
+// to this one as a reply, because a client asked for that, deletes nothing.
 func markerOf(header nats.Header) DeleteReason {
 	if len(header) == 0 || kvstream.IsReply(header, nil) {
 		return ""

@@ -230,7 +230,7 @@ func (p *progress) has(sequence uint64) bool {
 }
 
 // until blocks until done returns true or the context ends. It sleeps until handed says that client-go has the change,
-// and then looks often: client-go applies a change within microseconds, and tells nobody.
+// and then looks often: client-go applies a change within microseconds, and has no event for it.
 func (p *progress) until(ctx context.Context, done, handed func() bool) error {
 	if done() {
 		return nil

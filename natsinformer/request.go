@@ -175,17 +175,25 @@ func (s *session) await(ctx context.Context, answered *bool) error {
 		if *answered {
 			break
 		}
-		s.timer.Reset(wake.Sub(now))
-		select {
-		case m := <-s.in:
-			s.take(m)
-		case <-s.status:
-			return errDisconnected
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.woken:
-		case <-s.timer.C:
+		if err := s.next(ctx, wake.Sub(now)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// next takes what arrives first, and returns after d without anything.
+func (s *session) next(ctx context.Context, d time.Duration) error {
+	s.timer.Reset(d)
+	select {
+	case m := <-s.in:
+		s.take(m)
+	case <-s.status:
+		return errDisconnected
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.woken:
+	case <-s.timer.C:
 	}
 	return nil
 }
@@ -211,16 +219,8 @@ func (s *session) idle(ctx context.Context) error {
 func (s *session) rest(ctx context.Context, d time.Duration) error {
 	over := false
 	for wake := time.Now().Add(d); !over; over = !time.Now().Before(wake) {
-		s.timer.Reset(time.Until(wake))
-		select {
-		case m := <-s.in:
-			s.take(m)
-		case <-s.status:
-			return errDisconnected
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.woken:
-		case <-s.timer.C:
+		if err := s.next(ctx, time.Until(wake)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ type session struct {
 	asked    int           // messages they asked for
 	replies  int           // to them: messages, heartbeats and other status messages
 	batch    int           // messages that a pull asks for: pullBatch, unless the server allows fewer
-	inactive time.Duration // after which the server looks whether somebody still waits
+	inactive time.Duration // after which the server looks whether a client still waits
 	beats    int           // heartbeats of a list in a row, of one pull
 	beatOf   string        // that pull
 	urged    bool          // a list has asked whether this is the end, and no message came since
@@ -165,16 +165,8 @@ func (s *session) receive(ctx context.Context, deadline time.Time) ([]*nats.Msg,
 		if s.nudged || !now.Before(wake) {
 			return nil, nil
 		}
-		s.timer.Reset(wake.Sub(now))
-		select {
-		case m := <-s.in:
-			s.take(m)
-		case <-s.status:
-			return nil, errDisconnected
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-s.woken:
-		case <-s.timer.C:
+		if err := s.next(ctx, wake.Sub(now)); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -77,7 +77,7 @@ type objectList struct {
 	Items []runtime.Object
 }
 
-// DeepCopyObject copies the list, not its items: nobody changes what is in a cache.
+// DeepCopyObject copies the list, not its items: what is in a cache does not change.
 func (l *objectList) DeepCopyObject() runtime.Object {
 	c := *l
 	c.Items = append([]runtime.Object(nil), l.Items...)

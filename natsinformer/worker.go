@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -149,7 +151,11 @@ func notConnected(nc *nats.Conn) error {
 			return fmt.Errorf("the connection to NATS is %s: %w: check the user and its credentials", state, refused)
 		}
 	}
-	return fmt.Errorf("the connection to NATS is %s", state)
+	if nc.IsClosed() {
+		state += " for good: " + kvstream.IfClosed
+	}
+	// The connection is the reason, and not the bucket for which it is missed.
+	return notify.Because(state, fmt.Errorf("the connection to NATS is %s", state))
 }
 
 // pause waits before the next attempt, or until the connection changes.
@@ -296,7 +302,7 @@ func (w *worker) consume(ctx context.Context, s *session, after uint64, info *st
 }
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
-// replica that was killed, which it notices only after a minute (before v2.15), and then nobody answers. It takes
+// replica that was killed, which it notices only after a minute (before v2.15), and then no reply comes. It takes
 // another name to be placed anew. The time doubles, because a stream may be so large that a consumer takes long.
 func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	if info.Cluster == nil || info.Cluster.alone() {
@@ -342,7 +348,7 @@ func (w *worker) mayNotDelete(ctx context.Context, err error) {
 	}
 }
 
-// leaveOthers leaves the consumers of earlier sessions to the server. Nobody tells then whether it still had them.
+// leaveOthers leaves the consumers of earlier sessions to the server. It is unknown then whether it still had them.
 func (w *worker) leaveOthers(s *session) {
 	for name, should := range w.consumers {
 		if name == s.consumer {

@@ -10,7 +10,7 @@ import (
 )
 
 // profiles serves what `go tool pprof` and `go tool trace` ask for. It is not net/http/pprof, which serves the profiles
-// on http.DefaultServeMux of each program that it is linked into: somebody who serves that would show them unasked.
+// on http.DefaultServeMux of each program that it is linked into: a program that serves that would show them unasked.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/{$}", func(w http.ResponseWriter, _ *http.Request) {

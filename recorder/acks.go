@@ -48,7 +48,7 @@ func newAcks(conn *nats.Conn) *acks {
 	}
 }
 
-// stop ends the subscription and the listener. Nobody learns the outcome of the events on the wire.
+// stop ends the subscription and the listener. The outcome of the events on the wire stays unknown.
 func (a *acks) stop() {
 	a.unsubscribe()
 	for _, f := range a.flights {

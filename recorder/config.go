@@ -39,7 +39,7 @@ type Config struct {
 	Stream string
 	// SubjectPrefix is what the subjects of events start with. Default nagi.events.
 	SubjectPrefix string
-	// BindOnly says that somebody else creates the stream. The recorder does not look at it and needs no right to.
+	// BindOnly says that the stream is created elsewhere. The recorder does not look at it and needs no right to.
 	BindOnly bool
 	// MaxAge is how long an event is kept after its last repeat: in the stream, and in memory while the server is away.
 	// Default one hour. At least 100 ms, the server's limit.

@@ -103,7 +103,7 @@ func (p *publisher) run(ctx context.Context) {
 		case <-p.acks.denied:
 			p.retryDenied()
 		case now := <-tick.C:
-			p.retryDenied() // in case nobody tells
+			p.retryDenied() // in case no event tells
 			p.retryAll(p.acks.overdue(now), errNoAck)
 		case err := <-p.ensuring:
 			p.ensured(err)

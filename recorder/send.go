@@ -102,7 +102,7 @@ func (p *publisher) retry(item *pendingEvent, err error) {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		p.needStream = !p.cfg.BindOnly
 		if p.needStream && !p.reported["stream"] {
-			return // deleted by somebody; it is created again, or that is reported
+			return // deleted; it is created again, or that is reported
 		}
 		p.report("missing", fmt.Errorf("no stream takes events on %s.>: "+
 			"is there a stream %s with these subjects, and JetStream for this account? %w",

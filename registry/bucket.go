@@ -170,7 +170,7 @@ func noAnswer(err error) error {
 	return fmt.Errorf("no answer (is JetStream up, and has the stream a leader?): %w", err)
 }
 
-// errChanged says that somebody else wrote the key meanwhile.
+// errChanged says that another writer wrote the key meanwhile.
 var errChanged = errors.New("somebody else writes it all the time")
 
 // put writes a key if it is still at a revision.

@@ -57,7 +57,7 @@ type Controller struct {
 	Filter string `json:"filter,omitempty"`
 	// Instance is the id of its installation (see controller.Controller.Instance).
 	Instance string `json:"instance,omitempty"`
-	// Version is that of its binary; "" if nobody knows.
+	// Version is that of its binary; "" if it is unknown.
 	Version string `json:"version,omitempty"`
 	// Since is when this version was published first, in seconds and UTC.
 	Since time.Time `json:"since"`
@@ -107,7 +107,7 @@ type Column struct {
 	Priority int `json:"priority,omitempty"`
 }
 
-// DefaultColumns are those of a kind for which nobody says otherwise.
+// DefaultColumns are those of a kind for which no option says otherwise.
 func DefaultColumns() []Column {
 	const reconciled = `$.record.conditions[?(@.type=="Reconciled")].`
 	return []Column{

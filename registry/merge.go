@@ -30,7 +30,7 @@ func (p part) is(c Controller) bool {
 }
 
 // merged puts what a controller says into what the key holds, nil for nothing. It returns nil if that changes nothing.
-// Members that nobody here knows stay, and so do the parts of other controllers.
+// Members that this version does not know stay, and so do the parts of other controllers.
 func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 	key := Key(m.Kind, m.APIVersion)
 	entry, parts := object{}, []part(nil)

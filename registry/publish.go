@@ -17,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
 )
@@ -49,7 +50,7 @@ type Options struct {
 	MaxBytes int64
 	// BindOnly never makes the registry's bucket. Nor does a controller whose primary is BindOnly.
 	BindOnly bool
-	// Interval is how often the leader looks whether the entry is as it should be, as somebody may have deleted it, and
+	// Interval is how often the leader looks whether the entry is as it should be, as it may have been deleted, and
 	// how rarely at most it tries again where that fails: give or take a half. The default is DefaultInterval.
 	Interval time.Duration
 	// JetStream is what to publish with. The default is that of the primary's client.
@@ -100,7 +101,7 @@ type publisher struct {
 	mu     sync.Mutex // of terms, of which one ends before the next begins
 	opened bool
 	said   bool // it has published since it was made
-	warned string
+	warned notify.Fact
 }
 
 // Join implements engine.Beside.
@@ -116,7 +117,7 @@ func (p *publisher) Join(e *engine.Engine) error {
 	}
 	if p.JetStream == nil {
 		return errors.New("registry.Publish: the primary's client does not tell its connection, as one does whose " +
-			"JetStream method is hidden: give it as Options.JetStream")
+			"EnginePort hides it: give it as Options.JetStream")
 	}
 	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
 	p.primary.MaxBytes = cmp.Or(p.MaxBytes, min(p.primary.MaxBytes, DefaultMaxBytes))
@@ -164,7 +165,7 @@ func (p *publisher) Run(ctx context.Context) {
 			wait, retry = retry, min(2*retry, p.Interval)
 			p.warn(logger, err)
 		} else {
-			retry, p.warned = min(firstRetry, p.Interval), ""
+			retry, p.warned = min(firstRetry, p.Interval), notify.Fact{}
 		}
 		if !pause(ctx, wait) {
 			return
@@ -186,16 +187,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // warn tells of what goes wrong, once as long as it is the same.
 func (p *publisher) warn(logger klog.Logger, err error) {
-	cause := strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1 // a sequence, a number of bytes
-		}
-		return r
-	}, err.Error())
-	if cause == p.warned {
+	if !p.warned.Tell(notify.ButNumbers(err.Error())) { // a sequence, a number of bytes
 		return
 	}
-	p.warned = cause
 	logger.Error(err, "The kind could not be published in the registry: tools do not find it there, and nothing else "+
 		"is amiss. It is tried again, and not told again", "bucket", Bucket,
 		"key", Key(p.described.Kind, p.described.APIVersion))
@@ -239,7 +233,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	}
 }
 
-// version is that of the main module of this binary; "" if nobody said.
+// version is that of the main module of this binary; "" if it was not set.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -270,13 +270,24 @@ func TestNewSaysWhatIsWrongWithTheOptions(t *testing.T) {
 				t.Errorf("New says %v, want %q", err, says)
 			}
 		}
-		hidden := struct{ entity.IEntityClient[*site] }{sites}
+		hidden := hiding{sites}
 		if _, err := controller.New("sites", hidden, reconciler, Publish(Options{})); err == nil ||
 			!strings.Contains(err.Error(), "Options.JetStream") {
 			t.Errorf("New says %v", err)
 		}
 	})
 }
+
+// hiding is a client that does not tell its connection.
+type hiding struct{ entity.IEntityClient[*site] }
+
+func (h hiding) EnginePort() entity.EnginePort[*site] {
+	return hidingPort{h.IEntityClient.EnginePort()}
+}
+
+type hidingPort struct{ entity.EnginePort[*site] }
+
+func (hidingPort) JetStream() jetstream.JetStream { return nil }
 
 func TestOfTwoGroupsEachHasItsKey(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

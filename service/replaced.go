@@ -12,7 +12,7 @@ import (
 //
 // A connection that comes back subscribes again to all that it has, what it is about to give up included, and then
 // forgets that without a word to the server. The server would go on to give such a subscription its share of the
-// requests, which nobody answers. So a service is stopped only while the server is there; and if the connection was
+// requests, which get no reply. So a service is stopped only while the server is there; and if the connection was
 // lost before all was given up, it is made anew once more.
 type registrations struct {
 	nc      *nats.Conn

@@ -16,7 +16,7 @@ import (
 type Vanished = controller.Vanished
 
 // Restorer is a controller that can put vanished documents back. Each of its reads and writes is bounded, and how many
-// there are nobody knows, so neither method gets a deadline.
+// there are is not known, so neither method gets a deadline.
 type Restorer interface {
 	// ListVanished lists them, in the order of their keys.
 	ListVanished(ctx context.Context) ([]Vanished, error)

@@ -27,8 +27,8 @@ func (s *Service) look(ctx context.Context, left looks) looks {
 }
 
 // lookAtRights warns of a connection that may publish elsewhere than to inboxes: the library answers PING, INFO and
-// STATS to whatever subject is named. It sends messages to nobody, which the server should refuse. A right to single
-// subjects, such as those of one bucket, is not found out: to try that, it would have to write there.
+// STATS to whatever subject is named. It sends messages without a receiver, which the server should refuse. A right to
+// single subjects, such as those of one bucket, is not found out: to try that, it would have to write there.
 func (s *Service) lookAtRights(ctx context.Context) (looked bool) {
 	for _, probe := range s.probes() {
 		if !s.cfg.Conn.IsConnected() || s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) {
@@ -44,13 +44,13 @@ func (s *Service) lookAtRights(ctx context.Context) (looked bool) {
 	return true
 }
 
-// probes are subjects that nobody has: of the service, of a bucket, of JetStream's API, and any other.
+// probes are subjects without a receiver: of the service, of a bucket, of JetStream's API, and any other.
 func (s *Service) probes() []string {
 	nobodys := nuid.Next() + ".probe"
 	return []string{s.cfg.Prefix + "." + nobodys, "$KV." + nobodys, "$JS.API." + nobodys, nobodys}
 }
 
-// lookAtSubscriptions tells of one that the server refuses: nobody else would.
+// lookAtSubscriptions tells of one that the server refuses: no other code would.
 func (s *Service) lookAtSubscriptions(ctx context.Context) (looked bool) {
 	if !s.flushed(ctx) {
 		return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -263,9 +264,12 @@ func TestTheServicesConnectionIsItsOwn(t *testing.T) {
 		w := newWorld(t)
 		client := w.client(sitesConfig)
 		s := w.service(func(c *Config) { c.Conn = w.js.Conn() })
-		_, err := controller.New("sites", client, (&reconciles{}).reconciler(client), s.Controller())
-		if err == nil || !strings.Contains(err.Error(), "connection of its own") {
-			t.Errorf("error %v", err)
+		embedded := struct{ entity.IEntityClient[*site] }{client}
+		for _, primary := range []entity.IEntityClient[*site]{client, embedded} {
+			_, err := controller.New("sites", primary, (&reconciles{}).reconciler(client), s.Controller())
+			if err == nil || !strings.Contains(err.Error(), "connection of its own") {
+				t.Errorf("%T: error %v", primary, err)
+			}
 		}
 	})
 }

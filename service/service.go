@@ -205,7 +205,7 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 		}
 	}
 	if !nc.IsConnected() {
-		return nil // nobody hears an answer
+		return nil // there is no subject to reply to
 	}
 	if err := nc.Drain(); err != nil {
 		return fmt.Errorf("service %q: drain its connection: %w", s.cfg.Name, err)

@@ -25,14 +25,14 @@ func UncausedPerSecond(n int) Option {
 	}
 }
 
-// perSecond lets so many pass in each second. Nobody waits for another, since all workers of a process ask it.
+// perSecond lets so many pass in each second. No caller waits for another, since all workers of a process ask it.
 type perSecond struct {
 	most   int64
 	second atomic.Int64
 	passed atomic.Int64
 }
 
-// clockSetBack is how many seconds a clock goes back that somebody has set.
+// clockSetBack is how many seconds a clock goes back when it is set.
 const clockSetBack = 60
 
 // passes reports whether one more may pass; a nil perSecond lets all pass.
@@ -40,7 +40,7 @@ func (p *perSecond) passes(now time.Time) bool {
 	if p == nil {
 		return true
 	}
-	// What comes late is of the second that is counted, unless somebody has set the clock back.
+	// What comes late is of the second that is counted, unless the clock was set back.
 	second, last := now.Unix(), p.second.Load()
 	if (second > last || second < last-clockSetBack) && p.second.CompareAndSwap(last, second) {
 		p.passed.Store(0)

@@ -71,7 +71,7 @@ func (in *inSpan) Value(key any) any {
 }
 
 // spanOf returns the span of a reconcile whose context Begin has returned; nil if it has none. Observers that embed a
-// Tracer may hand on a child of that context. While no span is open nobody looks for one.
+// Tracer may hand on a child of that context. While no span is open none is looked for.
 func (t *Tracer) spanOf(ctx context.Context) trace.Span {
 	in, ok := ctx.(*inSpan)
 	if !ok && t.open.Load() > 0 {

@@ -18,10 +18,10 @@ import (
 // whose reconciles need the API wait, with their operations.
 //
 // A list that fails shows that the API is away. A list that succeeds after it shows that the API is back. A call of a
-// key that fails shows less: it may be the fault of that key alone, whose spec names an endpoint where nobody answers.
+// key that fails shows less: it may be the fault of that key alone, whose spec names an endpoint that does not answer.
 // It opens the breaker too, but when a list has succeeded after it one key tries first, and the others wait until it
-// got its answer. A key that fails again though others got their answers, or few failed at all, is at fault itself, and
-// fails like any other.
+// got its answer: as a half-open circuit breaker lets one call pass. A key that fails again though others got their
+// answers, or few failed at all, is at fault itself, and fails like any other.
 type breaker struct {
 	source  *Source
 	backoff retry.Backoff

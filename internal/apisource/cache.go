@@ -18,7 +18,7 @@ type Object struct {
 	Resource external.Resource
 }
 
-// newObject leaves the owner out where no primary can have such a key. The resource then is nobody's, and is left
+// newObject leaves the owner out where no primary can have such a key. The resource then has no owner, and is left
 // alone.
 func (s *Source) newObject(resource external.Resource) *Object {
 	o := &Object{
@@ -134,8 +134,8 @@ func (c *objects) holdLocked(id string, before, after *Object) {
 // malformedNamed bounds how many malformed resources an error names.
 const malformedNamed = 5
 
-// wholeList sorts out malformed resources. Resources of one ID that differ are doubtful: they exist, and nobody knows
-// their owner, so they are left alone.
+// wholeList sorts out malformed resources. Resources of one ID that differ are doubtful: they exist, and it is not
+// known their owner, so they are left alone.
 func (s *Source) wholeList(list []external.Resource) (
 	resources map[string]external.Resource, doubtful map[string]struct{}, err error,
 ) {

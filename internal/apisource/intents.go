@@ -14,7 +14,7 @@ import (
 
 // external.Reconcile writes down what it is about to do for a primary, and what it has done, in a reserved key of the
 // status bucket, one for each primary that has external resources. While an intent of a primary that is gone is open,
-// its teardown does not end: something may have been created that nobody has seen.
+// its teardown does not end: something may have been created unseen.
 
 // Intents is the value of such a key: see record.IntentsKey.
 type Intents struct {

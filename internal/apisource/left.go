@@ -14,7 +14,7 @@ import (
 // LeftOpen says what is known of the intents that the reconciler of a delete did not settle.
 type LeftOpen struct {
 	Conclusive bool           // the caches show what came of those intents for which a list can show it
-	Err        error          // of the other intents: somebody has to do something
+	Err        error          // of the other intents, which need a person
 	Held       []source.Owned // where an operation goes on: nothing there is to be deleted
 }
 

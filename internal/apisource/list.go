@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// run lists until the source stops: on the interval, when somebody wants a list, and, with backoff, while the API is
+// run lists until the source stops: on the interval, when a list is asked for, and, with backoff, while the API is
 // away.
 func (s *Source) run(ctx context.Context) {
 	timer := time.NewTimer(0)

@@ -11,7 +11,7 @@ type schedule struct {
 
 	mu       sync.Mutex
 	next     time.Time // on the interval
-	wanted   time.Time // zero: nobody wants one
+	wanted   time.Time // zero: none is wanted
 	pushed   time.Time // until when a list may not show yet what was pushed
 	earliest time.Time // of a list that is wanted
 	running  time.Time // when the last list was begun
@@ -20,7 +20,7 @@ type schedule struct {
 }
 
 const (
-	// WantedGap passes at least between two lists that somebody wants, and gapLists times as long as a list takes. So
+	// WantedGap passes at least between two lists that are asked for, and gapLists times as long as a list takes. So
 	// many teardowns or pushes share one list, and the API is busy with those lists for a small part of the time only.
 	WantedGap = 50 * time.Millisecond
 	gapLists  = 10

@@ -8,8 +8,8 @@ import (
 // manyKeys is the size from which an empty map is given up: a map never shrinks.
 const manyKeys = 10_000
 
-// table remembers a V of some keys. The zero V is not kept. It is made for being empty: then nobody locks. Its methods
-// may be called concurrently.
+// table remembers a V of some keys. The zero V is not kept. It is made for being empty: then no lock is taken. Its
+// methods may be called concurrently.
 type table[V comparable] struct {
 	// tally is called with each V that is dropped (-1) or kept (1), under the lock. It may be nil.
 	tally func(v V, by int)

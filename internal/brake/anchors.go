@@ -8,7 +8,13 @@ import (
 )
 
 // RecordAnchors are the anchors among the records of a status bucket.
-type RecordAnchors struct{ Records *entity.Records }
+type RecordAnchors struct{ Records Records }
+
+// Records are those in the cache of a status bucket.
+type Records interface {
+	All() iter.Seq2[string, *entity.Record]
+	Cached(key string) (*entity.Record, bool)
+}
 
 var _ Anchors = RecordAnchors{}
 

@@ -11,8 +11,7 @@
 //     it that the stream has not reached, or has given to another document, or that is of another stream.
 //   - What names an owner that, as far as anybody can tell, never was engages nothing, is not held and is not let go by
 //     a release, whatever revision it carries. Such revisions are reported.
-//   - It engages if more than half of the primaries, and at least Least, do not want any more what they own; and if
-//     anything of that speaks against it.
+//   - It engages if more than half of the primaries, and at least Least, no longer want what they own; or on a doubt.
 //   - It collects suspects before it decides, so that the first of a mass delete do not slip through. Where the
 //     leader is asked about a key first, it waits for the answer, for up to half a minute.
 //   - While it is engaged it holds everything that is inferred, across restarts, until a release. It disengages by

@@ -21,7 +21,7 @@ type Cause struct {
 	Bucket   string
 	Key      string // as in NATS
 	Revision uint64
-	// TraceParent and TraceState are headers of the message. They are bounded; nobody has looked at what they say, and
+	// TraceParent and TraceState are headers of the message. They are bounded; what they say was not looked at, and
 	// everybody who may write the key can make them up.
 	TraceParent, TraceState string
 }

@@ -17,7 +17,7 @@ const (
 	mostTries = 10
 )
 
-// Set is what made a key due. Nobody changes its Causes: who took them may keep them.
+// Set is what made a key due. Its Causes do not change: who took them may keep them.
 type Set struct {
 	Causes []Cause // the oldest first
 	More   int     // how many older ones there were

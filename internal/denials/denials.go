@@ -1,14 +1,14 @@
 // Package denials tells a request that the server denies it, at once and by its subject.
 //
 // A server drops what a user may not publish or subscribe to. It says so to the connection only: asynchronously, and
-// by subject. So a denied request looks like one that nobody answers.
+// by subject. So a denied request looks like one that gets no reply.
 //
 // The rules:
 //
 //   - Who sends something opens a [Watch] on its subject before. The watch is told if the server denies exactly this
-//     subject. What nobody watches is not remembered.
+//     subject. What is not watched is not remembered.
 //   - There is one book of watches per connection. It takes the place of the connection's error handler, and passes
-//     every error on to the handler that was there. If somebody sets another one, the book does so again with the next
+//     every error on to the handler that was there. If another one is set, the book does so again with the next
 //     watch. It ends with the connection, and needs no goroutine.
 //   - If another handler was set after a watch was made, or if handlers are slow, a watch still knows what the
 //     connection says when it is asked: its last error. Of several denials at once that is only the last.
@@ -83,7 +83,7 @@ type book struct {
 }
 
 // books are those of all connections. A connection has no place for one, and all who use it need the same. The weak
-// pointers let a connection go that nobody uses any more; its book goes with it.
+// pointers let a connection go that is not used any more; its book goes with it.
 var books = struct {
 	sync.Mutex
 	of map[weak.Pointer[nats.Conn]]*book
@@ -121,7 +121,9 @@ func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
 	return b
 }
 
-// listen puts the book before the connection's error handler, unless it is there.
+// listen puts the book before the connection's error handler, unless it is there. nats.go has one handler per
+// connection and no list of them, and Go does not compare functions; the pointer to the code of this closure tells ours
+// apart.
 func (b *book) listen(nc *nats.Conn) {
 	before := nc.ErrorHandler()
 	if before != nil && reflect.ValueOf(before).Pointer() == b.handler {
@@ -282,7 +284,7 @@ func (w *Watch) denied() *Error {
 	return w.err.Load()
 }
 
-// deny notes that the subject is denied. It returns whether somebody is to be told. The book's mutex must be held.
+// deny notes that the subject is denied. It returns whether a watch is to be told. The book's mutex must be held.
 func (w *Watch) deny() (tell bool) {
 	if w.err.Load() != nil {
 		return false

@@ -9,7 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // Counters are those of the engine; they may be read at any time.
@@ -20,6 +19,10 @@ func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 
 // QueueTotals counts how often a key became due, and how often one was added with a delay.
 func (e *Engine) QueueTotals() (adds, delays uint64) { return e.queue.Totals() }
+
+// Remembered is of how many keys something is known that the caches do not have: what is due or delayed, what is
+// unusual, and calls of mappers that are made again.
+func (e *Engine) Remembered() int { return e.queue.Remembered() + e.keys.Len() + e.mappings.Waiting() }
 
 // Phase tells whether all sources have synced, and whether Run has returned.
 func (e *Engine) Phase() (synced, ended bool) { return e.synced.Load(), e.ended.Load() }
@@ -57,7 +60,7 @@ func (e *Engine) BrakeState() (state brake.State) {
 func (e *Engine) Health() *health.Board { return e.health }
 
 // Events records events about primaries and the controller.
-func (e *Engine) Events() *telling.Events { return &e.events }
+func (e *Engine) Events() *Events { return &e.events }
 
 // APIStats are those of the sources behind APIs, by kind.
 func (e *Engine) APIStats() map[string]apisource.Stats { return e.APIs.Stats() }

@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -25,7 +26,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -46,7 +46,7 @@ type Engine struct {
 	reconcile Reconcile
 	queue     *queue.Queue
 	mappings  *source.Mappings
-	records   *entity.Records // nil without teardown
+	records   records // nil without teardown
 	anchors   *record.Anchors
 	brake     *brake.Brake // nil without teardown, as is the next
 	teardown  *lifecycle.Teardown
@@ -61,8 +61,8 @@ type Engine struct {
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
-	events    telling.Events
-	reports   printable.Reports // about keys that others wrote
+	events    Events
+	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
 
 	filtered bool // only a part of the bucket is ours
@@ -91,7 +91,7 @@ func New[T entity.IEntity](
 	name string, client entity.IEntityClient[T], reconcile Reconcile, opts Options,
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
-		return opts.WithoutTeardown || client.Records() != nil
+		return opts.WithoutTeardown || client.EnginePort().Records() != nil
 	}); err != nil {
 		return nil, err
 	}
@@ -104,14 +104,14 @@ func New[T entity.IEntity](
 		e.causes = causes.NewTable()
 	}
 	e.health = health.New(e.onProblem())
-	e.recordsHealth = e.health.Reporter(telling.RecordsOf(e.statusBucket))
-	e.leaseHealth = e.health.Reporter(telling.LeaseOf(e.statusBucket))
+	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
+	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
-	e.events = telling.Events{
+	e.events = Events{
 		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
 		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
 	}
@@ -120,7 +120,7 @@ func New[T entity.IEntity](
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
-		e.keepRecords(client.Config(), client.Records())
+		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
 	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
 	if err := e.addSources(); err != nil {
@@ -128,8 +128,7 @@ func New[T entity.IEntity](
 	}
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		Brake: e.brake, Records: e.records, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled,
-		LeaseRemoved: e.leaseRemoved,
+		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 	}
 	e.prune()
 	e.sweeper = &sweeper{
@@ -149,7 +148,7 @@ func New[T entity.IEntity](
 }
 
 // keepRecords is for an engine with a status bucket.
-func (e *Engine) keepRecords(config entity.Config, records *entity.Records) {
+func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.records = records
 	e.leaseRemoved, e.stuck = make(chan struct{}, 1), make(chan error, 1)
 	e.reserved = record.NewBucket(records, e.statusBucket, e.health)
@@ -238,7 +237,7 @@ func (e *Engine) lastSeen(key string) metav1.Object {
 }
 
 func (e *Engine) warn(key, reason, message string) {
-	e.events.Primary(key, telling.EventWarning, reason, message)
+	e.events.Primary(key, EventWarning, reason, message)
 }
 
 // callback runs a callback of the user; its panic must not end the process.

@@ -5,6 +5,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/explain"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -27,3 +30,15 @@ type primary interface {
 }
 
 type view = source.View
+
+// records is what the engine and its rooms need of the records of its primaries: entity.Records implements it.
+type records interface {
+	record.Records
+	lifecycle.Records
+	lifecycle.TeardownRecords
+	explain.Records
+	LastDocumentLacks(*entity.Record) string
+	// BelongTo says whose the records are, Controller who said so last.
+	BelongTo(controller string)
+	Controller() string
+}

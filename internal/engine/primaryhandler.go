@@ -10,9 +10,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -36,10 +36,9 @@ type primaryHandler struct {
 	Hashes  *owner.Hashes // of the primaries
 	Queue   *queue.Queue
 	Counts  *Counts
-	Reports *printable.Reports
+	Reports *notify.Reports
 
 	Brake        *brake.Brake // nil without teardown, as are the next
-	Records      *entity.Records
 	Anchors      *record.Anchors
 	Claim        *record.Claim
 	Garbled      *record.Garbled
@@ -94,7 +93,7 @@ func (o *primaryHandler) Deleted(key string, last metav1.Object, deletion natsin
 	if deletion.Reason == natsinformer.PurgeMarker {
 		op = operation.Purge
 	}
-	if o.Records == nil && !passes() {
+	if o.Brake == nil && !passes() {
 		o.Keys.ForgetDelete(key)
 		return
 	}

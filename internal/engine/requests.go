@@ -60,7 +60,7 @@ func LastKnown[T entity.IEntity](
 	if err != nil {
 		return none, err
 	}
-	return client.FromDocument(key, revision, document)
+	return client.EnginePort().FromDocument(key, revision, document)
 }
 
 // ReleaseBrake requests a release of what the brake holds now, for the replica that leads.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -31,7 +30,7 @@ type sweeper struct {
 	Queue     *queue.Queue
 	Counts    *Counts
 
-	Records  *entity.Records // nil without teardown, as are the next
+	Records  brake.Records // nil without teardown, as are the next
 	Brake    *brake.Brake
 	Teardown *lifecycle.Teardown
 

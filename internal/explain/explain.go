@@ -46,7 +46,7 @@ func (x *Explainer) Explain(key string) Explanation {
 	return e
 }
 
-// namesFor names what the key wants and somebody else has.
+// namesFor names what the key wants and another primary has.
 func (x *Explainer) namesFor(key string) (names []string) {
 	for s, object := range source.AwaitedNames(x.Sources, key) {
 		names = append(names, s.String()+" "+printable.Quote(object))

@@ -1,6 +1,6 @@
 // Package explain says of any key what becomes of it: why it waits, and for what.
 //
-// The rule: nothing is kept for it that nobody needs otherwise, and nothing is asked of a server. An answer is what
+// The rule: nothing is kept for it alone, and nothing is asked of a server. An answer is what
 // queue, caches and tables say at one moment. Two looks that agree make an answer; while a key moves it is looked at
 // again. It tells nothing of what belongs to others: no owners, no documents, no ids.
 package explain

@@ -25,9 +25,17 @@ type Explainer struct {
 	Mappings   *source.Mappings
 	Lead       func() Lead
 
-	Records  *entity.Records // nil without teardown, as are the next
+	Records  Records // nil without teardown, as are the next
 	Brake    *brake.Brake
 	Teardown *lifecycle.Teardown
+}
+
+// Records are those in the cache of the status bucket.
+type Records interface {
+	brake.Records
+	// Unreadable reports whether what the key has in the bucket is no record.
+	Unreadable(key string) bool
+	UnreadableKeys() []string
 }
 
 // Primary is the source of the primaries.

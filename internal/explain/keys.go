@@ -90,7 +90,7 @@ func (x *Explainer) candidates(states []State) (keys []string) {
 	return keys
 }
 
-// held lists the keys whose delete the brake holds, and the missing owners: of those it may be that nobody else knows.
+// held lists the keys whose delete the brake holds, and the missing owners: of those there may be no other trace.
 func (x *Explainer) held() []string {
 	if x.Brake == nil {
 		return nil

@@ -1,6 +1,6 @@
 // The transform that a user sets on an informer with SetTransform.
 //
-// A transform sees each document once, when it was decoded and nobody else has it. What it returns is what
+// A transform sees each document once, when it was decoded and no other code has it. What it returns is what
 // the informer keeps. What it may not change, its metadata as a place in the bucket, is set again or refused.
 
 package guard

@@ -183,7 +183,7 @@ func (h *watchHealth) failLocked(err error) {
 	h.failure, h.version, h.lastSeen = err, h.informer.LastSyncResourceVersion(), time.Now()
 }
 
-// suspect has the API server probed. It must only be called where somebody can probe.
+// suspect has the API server probed. It must only be called where there is a prober.
 func (h *watchHealth) suspect(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

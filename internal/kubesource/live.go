@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,7 +20,7 @@ const (
 	// refusalPatience is for how long the API server may refuse these lists before the cache alone decides: one that
 	// has just started refuses everybody, and has no paths of CustomResourceDefinitions, for some seconds.
 	refusalPatience = 30 * time.Second
-	// refusalForgotten is after what time without a list nobody knows whether it was refused all along.
+	// refusalForgotten is after what time without a list it is not known whether it was refused all along.
 	refusalForgotten = 5 * time.Minute
 )
 
@@ -55,7 +56,7 @@ type reach struct {
 	had    sets.Set[string] // namespaces in which the source has deleted something
 	since  time.Time        // of the refusal; zero: there is none
 	latest time.Time
-	told   bool
+	told   notify.Fact
 }
 
 // deletedIn remembers a namespace: what was there may have been the last that the cache had of it.
@@ -90,15 +91,13 @@ func (r *reach) refused(refused bool) (lasts, news bool) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	if !refused {
-		r.since, r.told = time.Time{}, false
+		r.since, r.told = time.Time{}, notify.Fact{}
 		return false, false
 	}
 	if r.since.IsZero() || now.Sub(r.latest) > refusalForgotten {
 		r.since = now
 	}
 	r.latest = now
-	if lasts = now.Sub(r.since) >= refusalPatience; lasts && !r.told {
-		r.told, news = true, true
-	}
-	return lasts, news
+	lasts = now.Sub(r.since) >= refusalPatience
+	return lasts, lasts && r.told.Tell("refused")
 }

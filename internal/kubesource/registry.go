@@ -47,7 +47,7 @@ func (r *registry) of(informer cache.SharedIndexInformer) *WatchErrors {
 	return made
 }
 
-// findOrNew returns the watch errors of an informer, or new ones, of which nobody else will know.
+// findOrNew returns the watch errors of an informer, or new ones, which are not shared.
 func (r *registry) findOrNew(informer cache.SharedIndexInformer) *WatchErrors {
 	r.mu.Lock()
 	defer r.mu.Unlock()

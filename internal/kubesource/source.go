@@ -61,7 +61,7 @@ type Config struct {
 	Optional bool
 	// WatchErrorHandler is called for each watch error until Stop, instead of client-go's handler, which logs; or nil.
 	WatchErrorHandler cache.WatchErrorHandlerWithContext
-	// KeepWatchErrorHandler leaves the informer's own handler alone, so that nobody tells why the informer fails,
+	// KeepWatchErrorHandler leaves the informer's own handler alone, so that it stays untold why the informer fails,
 	// unless a handle or another source has set it already.
 	KeepWatchErrorHandler bool
 }

@@ -52,7 +52,7 @@ var comparePause = retry.NewBackoff(10*time.Second, comparePauseMost)
 // fields; see covered. Whether etcd was restored if the API server has come to the informer's version again before
 // somebody asks, and nothing in the store shows it. And nothing is known where the API server cannot be asked.
 //
-// All sources over the informer share the view. It calls nobody while it holds mu.
+// All sources over the informer share the view. It calls no listener while it holds mu.
 type view struct {
 	informer cache.SharedIndexInformer
 	errors   *WatchErrors

@@ -20,7 +20,7 @@ import (
 // WatchErrors hands the watch errors of an informer, requests to its API server that were not answered, and own writes
 // that it does not show, to all sources that share the informer. All methods may be called concurrently.
 //
-// Nobody is called with mu held: a listener may call its user, who may write with a handle over the same informer.
+// No listener is called with mu held: a listener may call its user, who may write with a handle over the same informer.
 type WatchErrors struct {
 	informer cache.SharedIndexInformer
 	server   kubeapi.Server
@@ -39,7 +39,7 @@ type WatchErrors struct {
 // listener has what it wants to be called for; any may be nil.
 type listener struct {
 	failed  func(error)                        // for a watch error
-	suspect func()                             // for a reason to probe, if somebody can
+	suspect func()                             // for a reason to probe, if there is a prober
 	viewed  func(over bool)                    // when the view became old, or is no longer
 	claim   func() owner.Claim                 // for what its controller owns
 	chain   cache.WatchErrorHandlerWithContext // in place of client-go's handler
@@ -162,7 +162,7 @@ func (w *WatchErrors) ProbeWith(probe Prober) {
 	}
 }
 
-// prober asks the API server; nil if nobody can.
+// prober asks the API server; nil if there is none.
 func (w *WatchErrors) prober() Prober {
 	w.mu.Lock()
 	defer w.mu.Unlock()

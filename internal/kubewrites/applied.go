@@ -58,7 +58,7 @@ func (m *Memory) Put(key string, state State) {
 	m.putLocked(key, state)
 }
 
-// Owned remembers whose this very object is, in case that somebody takes the owner off it.
+// Owned remembers whose this very object is, in case the owner is taken off it.
 func (m *Memory) Owned(key string, uid types.UID, owner owner.Owner) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

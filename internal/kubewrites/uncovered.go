@@ -17,7 +17,7 @@ const (
 )
 
 // Uncovered are objects that were written, and that the cache never showed though it has come so far, with their
-// owners. Maybe somebody deleted them soon; maybe the informer does not cover them. Only the API server can tell.
+// owners. Maybe they were deleted soon; maybe the informer does not cover them. Only the API server can tell.
 type Uncovered struct {
 	Stored func(key string) metav1.Object // what the cache has
 
@@ -26,7 +26,7 @@ type Uncovered struct {
 	looked time.Time              // when those were dropped the last time that the cache shows by then
 }
 
-// Add remembers an object; what nobody owns no teardown needs.
+// Add remembers an object; what has no owner no teardown needs.
 func (u *Uncovered) Add(key string, primary owner.Owner) {
 	if primary.IsNone() {
 		return

@@ -11,7 +11,7 @@ import (
 
 // FieldValues returns a digest of a set of managed fields and of what an object has there. Two objects with one digest
 // are equal as far as the manager has set them. What is empty counts as absent, for a Go type may leave it out; if
-// somebody removes a field, the server takes it out of the set.
+// a writer removes a field, the server takes it out of the set.
 func FieldValues(set *fieldpath.Set, fields map[string]any) string {
 	d := digest{sha256.New()}
 	d.below(set, fields)

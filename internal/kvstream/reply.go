@@ -3,7 +3,7 @@
 // JetStream publishes acknowledgements and replies of its API to the reply subject that a request names, whatever that
 // is. So a user who may publish one message can have the server publish an acknowledgement to any subject of the
 // account, such as a key of a bucket that the user may not write. The user chooses the place and none of the text.
-// Other replies carry messages that somebody stored; they have headers by which they are recognised.
+// Other replies carry stored messages; they have headers by which they are recognised.
 //
 // The rule: what [IsReply] recognises was written by no client. It is no document, no record, no lease and no release.
 

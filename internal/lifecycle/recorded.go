@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -24,18 +25,28 @@ type RecordedLife struct {
 	Caller        Caller
 	Keys          *keytable.Table
 	Anchors       *record.Anchors
-	Records       *entity.Records
+	Records       Records
 	Brake         *brake.Brake
 	Teardown      *Teardown
 	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
-	Reports       *printable.Reports
+	Reports       *notify.Reports
 	// Warn records an event about a primary.
 	Warn func(key, reason, message string)
 
 	stuck    stuckTeardowns
-	warnings warnings
+	warnings notify.Lines
+}
+
+// Records are those of the primaries.
+type Records interface {
+	All() iter.Seq2[string, *entity.Record]
+	// Exists reports whether the bucket has something under the key, Unreadable whether that is no record.
+	Exists(key string) bool
+	Unreadable(key string) bool
+	// PutAsyncUnder sends a record; wait returns the answer. under is the context of the reconcile it is about.
+	PutAsyncUnder(under context.Context, key string, record *entity.Record) (wait func(context.Context) error)
 }
 
 // Present tells the brake, and writes an anchor again that somebody deleted.

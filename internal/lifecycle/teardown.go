@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -19,6 +20,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -59,11 +61,20 @@ type TeardownBrake interface {
 	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
 }
 
+// TeardownRecords are the records and reserved keys of the status bucket.
+type TeardownRecords interface {
+	record.Store
+	All() iter.Seq2[string, *entity.Record]
+	Informer() natsinformer.Informer
+	Unreadable(key string) bool
+	Delete(ctx context.Context, key string, revision uint64) error
+}
+
 // TeardownConfig is what a Teardown works with. Everything is needed.
 type TeardownConfig struct {
 	Kind      string // of the primaries
 	Primaries TeardownPrimaries
-	Records   *entity.Records
+	Records   TeardownRecords
 	Anchors   *record.Anchors
 	Reserved  *record.Bucket
 	APIs      *apisource.Set

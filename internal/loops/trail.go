@@ -12,7 +12,7 @@ import (
 // Cause is an event that made a key due.
 type Cause struct {
 	// Of is the stream or the informer, and Version what the write made of the object there: its resource version, or
-	// DeletedVersion. An empty Version is somebody else's.
+	// DeletedVersion. An empty Version is another writer's.
 	Of      any
 	Version string
 	// Kind and Key name the object. Before and After are what it was and is; either may be nil.
@@ -26,7 +26,7 @@ type Cause struct {
 func DeletedVersion(uid types.UID) string { return "deleted " + string(uid) }
 
 // Bounds of what is remembered for a key: a reconcile may write thousands of objects each time. What is beyond counts
-// as somebody else's, so nobody is delayed who should not be.
+// as another writer's, so no key is delayed that should not be.
 const (
 	mostOwn    = 4096
 	mostCauses = 4096
@@ -50,7 +50,7 @@ type Trail struct {
 	own     map[written]int // by whom: the number of the run
 	run     int             // counts all runs
 	causes  []Cause         // since the last run began
-	others  bool            // somebody else has done something since
+	others  bool            // another writer has done something since
 	short   bool            // the last run asked for the next without a pause
 	carried operation.Operations
 	ops     operation.Operations // of the run under way
@@ -90,8 +90,8 @@ func (t *Trail) Saw(c Cause) {
 type Begun struct {
 	Pause time.Duration // it must not begin before; nothing was noted
 	Trip  *Trip         // the run with which the loop was noticed; else nil
-	Real  bool          // somebody else has caused it
-	InRow int           // how many runs in a row nobody else caused, with this one
+	Real  bool          // another writer has caused it
+	InRow int           // how many runs in a row the key itself caused, with this one
 }
 
 // Trip describes a loop that was noticed. Cause is one of those of the last run; nil if the key only asked for the next
@@ -146,7 +146,7 @@ func (t *Trail) Idle(now time.Time) bool {
 	return now.Sub(t.ended) > 2*longestDelay
 }
 
-// judge tells who has caused a run: somebody else, or nobody but the key itself. Neither is true of a retry or a
+// judge tells who has caused a run: another writer, or the key itself. Neither is true of a retry or a
 // resync.
 func (t *Trail) judge(ops operation.Operations) (real, own bool) {
 	var ownPut, ownEvent bool
@@ -200,7 +200,7 @@ func (t *Trail) trip() *Trip {
 	return trip
 }
 
-// delay is for how long a run waits after the last one, when so many in a row were caused by nobody else.
+// delay is for how long a run waits after the last one, when so many in a row were caused by the key itself.
 func delay(inARow int) time.Duration {
 	d := shortestDelay
 	for range inARow - Most {

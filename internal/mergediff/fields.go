@@ -78,7 +78,7 @@ func withNumbers(value any) any {
 }
 
 // StringDataIsData does to a Secret what the API server does. The server would keep an applied stringData as ours,
-// though no object has it, and the data as nobody's: a change of the data would never show.
+// though no object has it, and the data as no manager's: a change of the data would never show.
 func StringDataIsData(fields map[string]any) {
 	texts, ok := fields["stringData"].(map[string]any)
 	if !ok {

@@ -37,7 +37,7 @@ func (m mark) is(value string) bool {
 // denies reports whether m is there and names another value.
 func (m mark) denies(value string) bool { return !m.none() && !m.is(value) }
 
-// contradicts lets a label say the value itself, as somebody may write it by hand; but not where it then says what
+// contradicts lets a label say the value itself, as a person may write it by hand; but not where it then says what
 // stands for another value.
 func (m mark) contradicts() bool {
 	return m.annotation != "" && m.label != "" && !entity.IsOwnerLabel(m.label, m.annotation)
@@ -76,8 +76,8 @@ func (n Named) Key() (key, hash string) {
 // HashPrefix is what entity.OwnerLabelValue puts before the hash of a key that is no value of a label.
 const HashPrefix = "sha256-"
 
-// Contradicts reports whether annotations and labels name different owners or installations. Nobody knows then whose
-// the object is.
+// Contradicts reports whether annotations and labels name different owners or installations. It cannot be told then
+// whose the object is.
 func (n Named) Contradicts() bool {
 	return n.kind.contradicts() || n.key.contradicts() || n.instance.contradicts()
 }

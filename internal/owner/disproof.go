@@ -36,7 +36,7 @@ type Disproof struct {
 func (d Disproof) Owners() sets.Set[string] { return d.Ahead.Union(d.Taken).Union(d.Elsewhere) }
 
 // Disprove compares stamps with the stream that has come to a revision, and in which the documents have these
-// revisions. Stamps of former streams are no evidence: somebody let those go.
+// revisions. Stamps of former streams are no evidence: a release of the brake let those go.
 func Disprove(
 	stamps []Stamped, stream string, highest uint64, former []string, documents iter.Seq[uint64],
 ) Disproof {

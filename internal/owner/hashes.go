@@ -8,7 +8,7 @@ import (
 )
 
 // Hashes finds the primaries that exist by the hash that labels have for their keys. It costs nothing before the first
-// hash is asked for: an object has one only where somebody has taken its annotations. The zero value is ready for use.
+// hash is asked for: an object has one only where its annotations were taken off. The zero value is ready for use.
 type Hashes struct {
 	mu   sync.Mutex
 	keys map[string]string // by hash; nil until the first question

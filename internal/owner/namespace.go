@@ -25,7 +25,7 @@ func (c Claim) In(s Source) Claim {
 	return c.At(s.Resource())
 }
 
-// Crosses reports whether obj names the owner with that key from another namespace, and may not. Then it is nobody's:
+// Crosses reports whether obj names the owner with that key from another namespace, and may not. Then it has no owner:
 // its events make no primary due, and nothing deletes it.
 func (c Claim) Crosses(obj metav1.Object, key string) bool {
 	return !c.anyNamespace && Crosses(obj.GetNamespace(), key)

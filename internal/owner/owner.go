@@ -1,9 +1,9 @@
 // Package owner compares the owners that objects name. A secondary names its primary in annotations, which hold the
 // key itself, and in labels, which hold what fits into a label.
 //
-// The rule: annotations say who owns an object. Each label counts where somebody took its annotation away; see [Named].
+// The rule: annotations say who owns an object. Each label counts where its annotation was taken away; see [Named].
 // An owner that is named without an installation is of every installation. What annotations and labels contradict each
-// other about is nobody's to delete; see [Claim].
+// other about is not deleted; see [Claim].
 package owner
 
 import (
@@ -24,7 +24,7 @@ func Of(obj metav1.Object) Owner {
 	return Owner{kind, key, entity.InstanceOf(obj)}
 }
 
-// IsNone reports whether o names nobody.
+// IsNone reports whether o names no owner.
 func (o Owner) IsNone() bool { return o == Owner{} }
 
 // Own makes obj name o. None leaves obj as it is.

@@ -19,7 +19,7 @@ import (
 	"sync"
 )
 
-// Resource is where objects are. It is comparable. The zero value is a place that nobody knows: nothing there can be
+// Resource is where objects are. It is comparable. The zero value is an unknown place: nothing there can be
 // proven.
 type Resource struct{ store, group, name string }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // WriterOf returns the status bucket of the controller that wrote obj for its owner; "" if obj does not tell: an older
-// version wrote it, or somebody by other means than the helpers.
+// version wrote it, or a writer by other means than the helpers.
 func WriterOf(obj metav1.Object) string {
 	return obj.GetAnnotations()[entity.OwnerStatusBucketAnnotation]
 }

@@ -33,7 +33,7 @@ type Follower interface {
 // Log holds what was written under a context until the caches show it; of one key of one cache the last write. The zero
 // value is ready. Its methods may be called concurrently.
 type Log struct {
-	// Follower is told of what is added and knows its version; nil: nobody is. It is set before the first write.
+	// Follower is told of what is added and knows its version; nil: none. It is set before the first write.
 	Follower Follower
 
 	mu     sync.Mutex

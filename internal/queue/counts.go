@@ -3,8 +3,6 @@ package queue
 import (
 	"slices"
 	"time"
-
-	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
 // Counts is the state of a queue at one moment.
@@ -43,20 +41,6 @@ func (q *Queue) Remembered() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
-}
-
-// Pending returns why the next run of a key is due or delayed; a user's delay apart.
-func (q *Queue) Pending(key string) operation.Operations {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	e := q.entries[key]
-	switch {
-	case e == nil:
-		return 0
-	case e.wait != nil:
-		return e.wait.ops
-	}
-	return e.ops
 }
 
 // Running reports whether a worker has the key: between Get and Done.

@@ -60,7 +60,7 @@ func (q *Queue) release(e *entry) {
 	}
 	delete(q.entries, e.key)
 	if len(q.spare) < spareEntries {
-		*e = entry{} // nobody has it any more
+		*e = entry{} // no pointer to it is left
 		q.spare = append(q.spare, e)
 	}
 	if len(q.entries) == 0 && q.most > manyEntries {

@@ -11,7 +11,7 @@ const (
 )
 
 // OldestEvery is how often the oldest ready key is handed out whatever its
-// priority, so that a constant live load starves nobody: one hand-out in eight.
+// priority, so that a constant live load starves no key: one hand-out in eight.
 // A live change therefore waits behind at most that one.
 const OldestEvery = 8
 

@@ -43,7 +43,7 @@ type Queue struct {
 	delays  uint64 // how often a key was added with a delay
 	running int
 	rerun   int           // of those, how many are due again
-	idle    chan struct{} // closed when running is 0; nil while nobody waits
+	idle    chan struct{} // closed when running is 0; nil while there is no waiter
 }
 
 // Options are the settings of a queue. The zero value does not debounce.
@@ -210,7 +210,7 @@ func (q *Queue) CancelDelays(key string) {
 	q.release(e)
 }
 
-// CancelDue forgets why a key's next run is due or delayed, unless somebody asked for it by hand. A user's delay stays.
+// CancelDue forgets why a key's next run is due or delayed, unless it was asked for by hand. A user's delay stays.
 func (q *Queue) CancelDue(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

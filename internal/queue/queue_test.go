@@ -454,6 +454,15 @@ func (q *Queue) depth() int {
 	return q.ready.len()
 }
 
+// Pending returns why the next run of a key is due or delayed; a user's delay apart.
+func (q *Queue) Pending(key string) operation.Operations {
+	known := q.Look(key)
+	if known.Wait.IsSet() {
+		return known.Wait.Ops
+	}
+	return known.Due
+}
+
 func (q *Queue) depthByPriority() [Priorities]int { return q.Counts().Ready }
 func (q *Queue) timersPending() int               { return q.Counts().Delayed }
 func (q *Queue) oldestReady() time.Duration       { return q.Counts().Oldest }

@@ -52,7 +52,7 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
-	Pruned   sets.Set[source.Place] // where somebody asks for what a reconcile wants
+	Pruned   sets.Set[source.Place] // where prunes ask for what a reconcile wants
 	Writer   string                 // see Primary
 	Shared   bool                   // another controller may have the id of the installation, which was given
 	Proofs   *owner.Secrets         // nil: no proofs are wanted
@@ -139,7 +139,7 @@ func (c *Context) WarnOnce(object, reason, message string) {
 
 // Prove implements Reconcile.
 func (c *Context) Prove(obj metav1.Object, in owner.Resource) {
-	if c.config.Proofs != nil { // else what is there stays: nobody asks for it
+	if c.config.Proofs != nil { // else what is there stays: it is not asked for
 		owner.Prove(obj, c.config.Proofs, in)
 	}
 }

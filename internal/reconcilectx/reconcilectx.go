@@ -46,7 +46,7 @@ type Writer interface {
 	// MustName reports whether an object of a place that does not name the controller is to be written for that alone.
 	// Else a prune could not tell later whose it is.
 	MustName(place source.Place) bool
-	// AwaitName makes the primary due when somebody else's object of that key is deleted, or changes its owner. news is
+	// AwaitName makes the primary due when another's object of that key is deleted, or changes its owner. news is
 	// true if the primary did not wait for that object before: then the object may have gone already, and has to be
 	// looked at once more. It does nothing if no source of the controller is over the place.
 	AwaitName(place source.Place, object string) (news bool)

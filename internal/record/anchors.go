@@ -201,7 +201,7 @@ func (a *Anchors) Restore(ctx context.Context, key string, lost *entity.Record, 
 	return a.Put(ctx, key, record)
 }
 
-// Put writes a record by compare-and-set. If somebody else wrote it meanwhile, what is ours is put on top of theirs.
+// Put writes a record by compare-and-set. If another writer wrote it meanwhile, what is ours is put on top of theirs.
 func (a *Anchors) Put(ctx context.Context, key string, record *entity.Record) error {
 	return a.PutStatus(ctx, key, record, nil)
 }
@@ -276,7 +276,7 @@ func (a *Anchors) merged(
 	return &record, nil
 }
 
-// StatusRefusedError is about a status that cannot be in the record: somebody else has updated it, or it is too large.
+// StatusRefusedError is about a status that cannot be in the record: another writer has updated it, or it is too large.
 type StatusRefusedError struct{ err error }
 
 // Error is the reason.

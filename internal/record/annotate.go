@@ -60,7 +60,7 @@ func (a *Anchors) Annotate(ctx context.Context, key string, v source.View, n Not
 		}
 	}
 	if !IsAnchor(record) {
-		record.Stream = stream // or nobody could tell which revision the condition is about
+		record.Stream = stream // or it could not be told which revision the condition is about
 	}
 	noteSeen(record)
 	setCondition(record, n.Condition)

@@ -55,7 +55,7 @@ const (
 // longestRequest bounds one try. A broken connection may have swallowed it; the next one goes over a new connection.
 const longestRequest = 5 * time.Second
 
-// ErrUnreadable is for a key whose value does not decode, or is an answer of the server, which nobody wrote. Only the
+// ErrUnreadable is for a key whose value does not decode, or is a reply of the server, which no client wrote. Only the
 // caller knows what is safe to assume then.
 var ErrUnreadable = errors.New("unreadable")
 
@@ -187,7 +187,7 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 	return data, revision, err
 }
 
-// silent is for how long a key may fail before the next failure is reported as degraded: somebody waits for it. The
+// silent is for how long a key may fail before the next failure is reported as degraded: a person waits for it. The
 // pauses grow, so that comes within two seconds. A missing permission is reported at once: only a person can give it.
 const silent = 500 * time.Millisecond
 
@@ -198,7 +198,7 @@ func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) 
 		switch {
 		case told && err == nil:
 			c.report(ctx, nil)
-		case told: // ctx has ended, and nobody knows better
+		case told: // ctx has ended, and there is no better answer
 			c.bucket.leave(ctx, c.name())
 		}
 	}()

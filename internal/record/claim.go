@@ -20,8 +20,8 @@ type Claim struct {
 	controller string
 	configured string // the id that the user gave, or ""
 	instance   atomic.Pointer[string]
-	removed    chan struct{} // somebody removed a key of the claim
-	given      chan struct{} // somebody put the id
+	removed    chan struct{} // a key of the claim was removed
+	given      chan struct{} // the id was put
 	made       atomic.Bool   // the id, by Settle
 }
 
@@ -43,7 +43,7 @@ func (c *Claim) Instance() string {
 }
 
 // Take claims the bucket, and learns the id of this installation if the bucket has it. It writes the id if it is known
-// or configured, or if somebody has led with it, and the bucket has none. It fails if another controller has claimed
+// or configured, or if a leader has led with it, and the bucket has none. It fails if another controller has claimed
 // the bucket, or if the bucket has another id than the one that is configured, and tries again while NATS is away.
 func (c *Claim) Take(ctx context.Context) error {
 	if err := c.takeBucket(ctx); err != nil {
@@ -176,7 +176,7 @@ func (c *Claim) BeginTerm(ctx context.Context, seen func() Sightings, stream fun
 // keepInterval is how often a leader looks at its claim: a key may vanish before any cache has seen it.
 const keepInterval = time.Minute
 
-// Keep puts back what somebody removed or changed of the claim, until ctx ends. The id stays that of the term, because
+// Keep puts back what was removed or changed of the claim, until ctx ends. The id stays that of the term, because
 // the secondaries of this installation carry it.
 func (c *Claim) Keep(ctx context.Context) {
 	defer c.bucket.leave(ctx, c.name()) // it is the next leader's
@@ -212,7 +212,7 @@ func (c *Claim) putBack(ctx context.Context) error {
 	return cell.Store(ctx, id)
 }
 
-// await returns when somebody has touched a key of the claim, after a while, or when ctx ends.
+// await returns when a key of the claim was touched, after a while, or when ctx ends.
 func (c *Claim) await(ctx context.Context, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()

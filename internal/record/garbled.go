@@ -12,8 +12,8 @@ import (
 )
 
 // Garbled reports reserved keys about primaries (see LeftKey and IntentsKey) that hold an answer of the server, which
-// nobody wrote. What such a key stands for goes on: the secondaries count as left on purpose, and a call behind an API
-// may be under way. So nothing is deleted. It is told of each change, and shows one of the keys.
+// no client wrote. What such a key stands for goes on: the secondaries count as left on purpose, and a call behind an
+// API may be under way. So nothing is deleted. It is told of each change, and shows one of the keys.
 type Garbled struct {
 	Bucket string
 	Board  *health.Board

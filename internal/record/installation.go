@@ -21,7 +21,7 @@ const lookAgain = 5 * time.Second
 
 // Settle learns the id of this installation, and makes one for a bucket without. It does not while there are objects
 // that carry others: if the bucket was lost, everything that the primaries own would be another installation's with a
-// new id. Then it waits, degraded, until somebody has put the id, or ctx ends. others lists the objects by their ids.
+// new id. Then it waits, degraded, until the id was put, or ctx ends. others lists the objects by their ids.
 func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	if c.Instance() != "" {
 		return nil
@@ -96,7 +96,7 @@ type Sighting struct {
 }
 
 // SeenIn looks through the caches of sources. It counts what this runtime wrote, which carries a revision of its owner.
-// What only bears another id stops nobody. Nor does, where the claim wants proofs, what does not prove the id that it
+// What only bears another id stops no start. Nor does, where the claim wants proofs, what does not prove the id that it
 // bears: else who may write one object could keep a controller from starting.
 func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 	seen := Sightings{}

@@ -10,11 +10,11 @@ import (
 )
 
 // The id of an installation decides what its controller deletes. While a controller leads it puts back an id that
-// somebody changed; but a new leader takes the one that it finds. So each leader also keeps, under KeyLedWith, the id
+// was changed; but a new leader takes the one that it finds. So each leader also keeps, under KeyLedWith, the id
 // with which it leads. If the id is another one at the next term, and there are objects that were made under the one
-// before, or under the one that is there now for documents of another stream, then nobody leads before a person has
-// said which is right. A status bucket that nobody has led yet has no such key, and is that of a new installation. One
-// that has the key and no id, because somebody removed that or had the server write an answer over it, tells it so.
+// before, or under the one that is there now for documents of another stream, then no replica leads before a person has
+// said which is right. A status bucket without a leader so far has no such key, and is that of a new installation. One
+// that has the key and no id, because it was removed or a client had the server write an answer over it, tells it so.
 
 // mismatch says why the id in the bucket must not be led with; nil if it may. stream is that of the primaries'
 // documents.
@@ -55,7 +55,7 @@ func (c *Claim) contradiction(seen Sightings, led, id, stream string) error {
 		c.bucket.name, id, led, speaking, c.bucket.name, KeyInstance, printable.Typed(led, "ID"), id)
 }
 
-// forgetAnswer removes what a server has put into a key of the claim: it is nobody's.
+// forgetAnswer removes what a server has put into a key of the claim.
 func (c *Claim) forgetAnswer(ctx context.Context, key string) error {
 	cell := Text(c.bucket, key)
 	value, revision, err := cell.Raw(ctx)

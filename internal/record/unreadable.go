@@ -13,18 +13,18 @@ import (
 // it never means that nothing is owed, and it is no reason to reconcile. The last record that was good stays in the
 // cache, and counts.
 //
-//   - What is nobody's is replaced, or removed, by the next write: on top of the last good record, or, after a restart,
-//     by the anchor of a document that is about to be reconciled. A note that a document is not reconciled does not
-//     replace it: it would say that nothing is owed.
-//   - What somebody wrote as a record is left alone, and so is its key.
-//   - Where there is no document, and no record in the cache, nobody knows what is owed: nothing is done about the key.
+//   - What no client wrote is replaced, or removed, by the next write: on top of the last good record, or, after a
+//     restart, by the anchor of a document that is about to be reconciled. A note that a document is not reconciled
+//     does not replace it: it would say that nothing is owed.
+//   - What was written as a record is left alone, and so is its key.
+//   - Where there is no document, and no record in the cache, it is not known what is owed: the key is left alone.
 
-// ErrLeftAlone is about a key that holds the record of another version or another controller, or what nobody knows what
-// it was. It is an ErrUnrecordable.
+// ErrLeftAlone is about a key that holds the record of another version or another controller, or a
+// value of an unknown kind. It is an ErrUnrecordable.
 var ErrLeftAlone = fmt.Errorf("%w: what is there is left alone", ErrUnrecordable)
 
-// Live reads a record; nil if there is none. Of a key that holds nobody's record it is the last good one, or an empty
-// one if none is known, with the revision of what it takes the place of.
+// Live reads a record; nil if there is none. Of a key that holds no client's record it is the last good one, or an
+// empty one if none is known, with the revision of what it takes the place of.
 func (a *Anchors) Live(ctx context.Context, key string) (*entity.Record, error) {
 	record, err := a.Records.Get(ctx, key)
 	if apierrors.IsNotFound(err) {

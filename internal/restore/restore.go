@@ -4,10 +4,10 @@
 //
 //   - What is put back is the last document of the key's record, byte for byte. A key of which the record does not have
 //     all of the document is listed, and is not put back.
-//   - A document is only written where there is nothing: what is there by then stays as it is, and what somebody
+//   - A document is only written where there is nothing: what is there by then stays as it is, and what a person
 //     deleted meanwhile stays deleted. The server decides that, with each write.
 //   - It has what is left of the TTL that its writer set. If nothing is left, it is not put back.
-//   - It happens for the engagement and the number of documents that somebody has read, and for no other.
+//   - It happens for the engagement and the number of documents that the operator has read, and for no other.
 //   - One document that cannot be put back, or of which that is unknown, does not keep the others from it. A server
 //     that does not answer does, and so does the end of the term. What was put back stays; the rest can be restored
 //     with its new count.
@@ -30,7 +30,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Vanished is a primary whose document is gone although nobody was seen to delete it, and whose delete the brake holds.
+// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds.
 // It has nothing of the document.
 type Vanished struct {
 	Key string `json:"key"`
@@ -52,7 +52,12 @@ type Restorer struct {
 		State() brake.State
 		Holds(key string) bool
 	}
-	Records *entity.Records
+	Records interface {
+		brake.Records
+		Get(ctx context.Context, key string) (*entity.Record, error)
+		// LastDocumentLacks says what the last document of a record does not have; "" if it is whole.
+		LastDocumentLacks(*entity.Record) string
+	}
 	Anchors *record.Anchors
 	Primary interface {
 		Exists(key string) bool
@@ -197,7 +202,7 @@ func (r *Restorer) Restore(ctx context.Context, engagement string, count int) (r
 	return run.restored, nil
 }
 
-// confirmed returns what can be restored, if it is what somebody has confirmed.
+// confirmed returns what can be restored, if it is what the operator has confirmed.
 func (r *Restorer) confirmed(ctx context.Context, engagement string, count int) ([]Vanished, error) {
 	if err := r.leads(); err != nil {
 		return nil, err

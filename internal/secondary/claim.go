@@ -18,7 +18,7 @@ import (
 // Claim is what a write says of an object's owner: who is to own it, and what may be taken over for that.
 type Claim struct {
 	Options
-	// Owner is the reconciled primary; outside of a reconcile whom the object names as it comes, or nobody.
+	// Owner is the reconciled primary; outside of a reconcile whom the object names as it comes, or none.
 	Owner owner.Owner
 	// Writer is the status bucket of the controller that writes; outside of a reconcile what the object names as it
 	// comes.
@@ -99,7 +99,7 @@ func (c Claim) MayWrite(existing metav1.Object) error {
 }
 
 // Settle makes obj, of which mutate has made what it is, name its owner. was is whom obj named before mutate. Nothing
-// is moved that the options do not move: where somebody is to own obj, mutate cannot name another one; where nobody is,
+// is moved that the options do not move: where a primary is to own obj, mutate cannot name another one; where none is,
 // mutate may name one to what is new, and take the marks off. existing is nil if the object is new.
 func (c Claim) Settle(was owner.Named, obj, existing metav1.Object) error {
 	is := owner.NamedBy(obj)
@@ -136,7 +136,7 @@ func (c Claim) carryMarks(obj metav1.Object) {
 	obj.SetAnnotations(annotations)
 }
 
-// refusal is the error about an object that names somebody else, or nobody.
+// refusal is the error about an object that names another owner, or none.
 func (c Claim) refusal(existing metav1.Object, to owner.Owner) error {
 	if named := owner.NamedBy(existing); c.what.Kind != "" && !named.IsNone() {
 		return alreadyOwned(existing, named.Owner(), to)

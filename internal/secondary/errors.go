@@ -28,7 +28,7 @@ type ResourceExistsError struct {
 	wanted owner.Owner // who wanted to own it
 }
 
-// NewResourceExistsError is about an object that nobody owns, or in Kubernetes somebody else.
+// NewResourceExistsError is about an object without an owner, or in Kubernetes with another one.
 func NewResourceExistsError(what What, existing metav1.Object, wanted owner.Owner) *ResourceExistsError {
 	is := owner.NamedBy(existing).Owner()
 	err := &ResourceExistsError{
@@ -136,7 +136,7 @@ func (e *AlreadyOwnedError) advice() string {
 }
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or
-// installations, so that nobody knows whose it is. Nothing was deleted.
+// installations, so whose it is cannot be told. Nothing was deleted.
 type ContradictingMarksError struct {
 	Resource schema.GroupVersionResource
 	Key      string // of the object: "name" or "namespace/name"

@@ -52,7 +52,7 @@ func OptionsOf[O ~func(*Options) error](opts ...O) (o Options, err error) {
 }
 
 // Takes reports whether the options give an object to an owner that does not own it yet: named is whom it names. An
-// object whose marks contradict each other, or name an owner in part, is nobody's to take.
+// object whose marks contradict each other, or name an owner in part, is not to be taken.
 func (o Options) Takes(named owner.Named, to owner.Owner) bool {
 	if named.IsNone() {
 		return o.adopt && !named.Denies(to)

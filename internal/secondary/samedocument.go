@@ -17,11 +17,12 @@ func sameDocument[T entity.IEntity](client entity.IEntityClient[T], key string, 
 	if reflect.DeepEqual(before, obj) { // quicker, and mostly says it
 		return true, nil
 	}
-	old, err := client.DocumentOf(before)
+	port := client.EnginePort()
+	old, err := port.DocumentOf(before)
 	if err != nil {
 		return false, err
 	}
-	document, err := client.DocumentOf(obj)
+	document, err := port.DocumentOf(obj)
 	if err != nil || bytes.Equal(old, document) {
 		return err == nil, err
 	}
@@ -34,11 +35,11 @@ func sameDocument[T entity.IEntity](client entity.IEntityClient[T], key string, 
 	}
 	// They differ by digits that a float64 does not have. If the type has them neither, it would ask for the same
 	// write each time.
-	read, err := client.FromDocument(key, 0, document)
+	read, err := port.FromDocument(key, 0, document)
 	if err != nil {
 		return false, nil // the write tells why
 	}
-	again, err := client.DocumentOf(read)
+	again, err := port.DocumentOf(read)
 	return err == nil && equal(was, valueOf(again), exactly), err
 }
 
@@ -91,7 +92,7 @@ func exactly(n json.Number) string {
 	if scientific {
 		var err error
 		if exponent, err = strconv.Atoi(power); err != nil {
-			return text // nobody computes with it
+			return text // no code computes with it
 		}
 	}
 	mantissa, negative := strings.CutPrefix(mantissa, "-")

@@ -18,24 +18,17 @@ type Bucket struct {
 func (s *NATS[T]) Buckets() []Bucket {
 	cfg := s.client.Config()
 	of := []Bucket{{cfg.Bucket, cfg.Kind, cfg.Filter, cfg.Namespaced, s.client.Informer()}}
-	if records := s.client.Records(); records != nil {
+	if records := s.port.Records(); records != nil {
 		of = append(of, Bucket{cfg.StatusBucket, "", cfg.Filter, cfg.Namespaced, records.Informer()})
 	}
 	return of
 }
 
-// sharer is a client that may have been derived from another one.
-type sharer[T entity.IEntity] interface {
-	SharesCacheWith(*entity.Client[T]) bool
-}
-
-var _ sharer[entity.IEntity] = (*entity.Client[entity.IEntity])(nil)
-
 // SharesCache tells of another client whether it shares the cache of this one: one of them was derived from the other.
+// Clients of different types never do.
 func SharesCache[T entity.IEntity](client entity.IEntityClient[T]) func(other any) bool {
 	return func(other any) bool {
-		this, ok := client.(sharer[T])
-		that, isClient := other.(*entity.Client[T])
-		return ok && isClient && this.SharesCacheWith(that)
+		that, sameType := other.(entity.IEntityClient[T])
+		return sameType && client.EnginePort().Cache() == that.EnginePort().Cache()
 	}
 }

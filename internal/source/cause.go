@@ -17,7 +17,7 @@ func (m *Mappings) tell(key string, call *mapping) {
 		return
 	}
 	if call.retried || len(call.objects) > 2 {
-		trail.Saw(loops.Cause{}) // nobody knows any more
+		trail.Saw(loops.Cause{}) // not known any more
 		return
 	}
 	before, after := metav1.Object(nil), call.objects[len(call.objects)-1]
@@ -45,7 +45,7 @@ func (call *mapping) isNews() bool {
 func Tell(trail *loops.Trail, source any, before, after metav1.Object) {
 	told, ok := source.(Caused)
 	if !ok {
-		trail.Saw(loops.Cause{}) // nobody knows
+		trail.Saw(loops.Cause{}) // not known
 		return
 	}
 	if c, news := told.Cause(before, after); news {
@@ -81,7 +81,7 @@ func causeIn(informer natsinformer.Informer, kind string, before, after metav1.O
 	return c
 }
 
-// caused returns the context of an event of a document, with the write that it is of, if somebody wants to know.
+// caused returns the context of an event of a document, with the write that it is of, if an observer wants to know.
 func (s *NATS[T]) caused(ctx context.Context, event any) context.Context {
 	if s.seen == nil {
 		return ctx

@@ -16,7 +16,7 @@ import (
 
 // TestCausesCostNothingWhileNobodyWantsThem.
 func TestCausesCostNothingWhileNobodyWantsThem(t *testing.T) {
-	s := NewNATS[*entity.Object[struct{}, struct{}]](nil, NATSConfig{Role: "Owns"})
+	s := &NATS[*entity.Object[struct{}, struct{}]]{NATSConfig: NATSConfig{Role: "Owns"}}
 	obj := &metav1.ObjectMeta{Name: "page", ResourceVersion: "7"}
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {

@@ -24,7 +24,7 @@ func (e *UnreadError) Unwrap() error { return e.err }
 func (s *Primary[T]) Encode(ctx context.Context, obj runtime.Object) (document []byte, err error) {
 	typed := obj.(T)
 	err = guard.Call(func() (err error) { // the user's types may have methods for it
-		document, err = s.client.WholeDocument(ctx, typed)
+		document, err = s.port.WholeDocument(ctx, typed)
 		return err
 	})
 	_, panicked := errors.AsType[*guard.Panic](err)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -42,7 +42,7 @@ func (m *mapping) name() string { return m.events.Source.String() + " " + Object
 const mappingStatesKept = 64
 
 // mappingsKept bounds how many objects wait for a mapper that fails. What comes beyond is not kept: when a mapper works
-// again all primaries are due, since nobody knows which ones it concerned.
+// again all primaries are due, since it is not known which ones it concerned.
 const mappingsKept = 100_000
 
 // Mappings calls mappers, and again with backoff where one failed, so that its event is not lost.
@@ -55,7 +55,7 @@ type Mappings struct {
 	shortest, longest time.Duration
 	retries           workqueue.TypedRateLimitingInterface[mappingID]
 	running           sync.WaitGroup
-	reports           printable.Reports
+	reports           notify.Reports
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping

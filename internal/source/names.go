@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// AwaitName has a primary wait for somebody's object in a place to go. If that is news the primary has to look at the
-// object once more: it may have gone before, and no event will tell. Where no source is over the place nobody tells.
+// AwaitName has a primary wait for another's object in a place to go. If that is news the primary has to look at the
+// object once more: it may have gone before, and no event will tell. Where no source is over the place there are
+// no events.
 func AwaitName(sources []Source, place Place, object, primary string) (news bool) {
 	for _, s := range sources {
 		if s, ok := s.(Named); ok && s.Place() == place && s.AwaitName(object, primary) {

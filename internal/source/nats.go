@@ -23,7 +23,8 @@ import (
 type NATS[T entity.IEntity] struct {
 	NATSConfig
 	Names
-	client entity.IEntityClient[T]
+	client entity.IEntityClient[T] // the user's, who may have overridden a method
+	port   entity.EnginePort[T]    // of the client
 	sink   Sink
 
 	handlers Handlers
@@ -44,13 +45,13 @@ type NATSConfig struct {
 	Late    bool                                // the controller works without it until it has synced
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
-	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: nobody waits
-	Traced  bool                                // somebody wants to know the causes of events
+	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: no key waits
+	Traced  bool                                // an observer wants to know the causes of events
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
 func NewNATS[T entity.IEntity](client entity.IEntityClient[T], config NATSConfig) *NATS[T] {
-	s := &NATS[T]{NATSConfig: config, client: client}
+	s := &NATS[T]{NATSConfig: config, client: client, port: client.EnginePort()}
 	if s.Traced {
 		s.seen = &causes.Seen{}
 	}
@@ -88,10 +89,10 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 			}
 		},
 	})
-	if err != nil || s.client.Records() == nil {
+	if err != nil || s.port.Records() == nil {
 		return err
 	}
-	return s.handlers.Add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+	return s.handlers.Add(s.port.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			// The documents may have been listed before the records: who looks at the status has seen them without.
 			if !initial || s.Joined {
@@ -125,14 +126,14 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	if s.seen != nil {
 		hooks.Arrived = s.seen.Note
 	}
-	s.release = append(s.release, s.client.Subscribe(hooks))
-	stop, err := s.client.Start()
+	s.release = append(s.release, s.port.Subscribe(hooks))
+	stop, err := s.port.Start()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	s.release = append(s.release, stop)
 	now := watched{documents: watch(s.client.Informer())}
-	if records := s.client.Records(); records != nil {
+	if records := s.port.Records(); records != nil {
 		now.records, now.statusBucket = watch(records.Informer()), records.Bucket()
 	}
 	s.watched.Store(&now)
@@ -163,7 +164,7 @@ func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
 		return
 	}
 	obj := cached.(T)
-	s.sink.Updated(ctx, s.client.WithStatusOf(obj, before), s.client.WithStatusOf(obj, after))
+	s.sink.Updated(ctx, s.port.WithStatusOf(obj, before), s.port.WithStatusOf(obj, after))
 }
 
 // sameToOthers tells whether two records say the same about their entity; nil says nothing.
@@ -178,17 +179,17 @@ func sameToOthers(a, b *entity.Record) bool {
 		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
 }
 
-// withStatus puts document and status together, where somebody looks at the status.
+// withStatus puts document and status together, where a mapper or predicate looks at the status.
 func (s *NATS[T]) withStatus(document any) metav1.Object {
 	if !s.Joined {
 		return document.(metav1.Object)
 	}
 	obj := document.(T)
 	var record any
-	if records := s.client.Records(); records != nil {
+	if records := s.port.Records(); records != nil {
 		record, _, _ = records.Informer().GetStore().GetByKey(ObjectKey(obj))
 	}
-	return s.client.WithStatusOf(obj, record)
+	return s.port.WithStatusOf(obj, record)
 }
 
 // Synced implements Source.
@@ -253,7 +254,7 @@ func (s *NATS[T]) noteUnowned() (first bool) { return s.unowned.CompareAndSwap(f
 func (s *NATS[T]) Prunes() bool { return s.Prune }
 
 // CheckKey returns an error for a key that no entity of the source can have.
-func (s *NATS[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
+func (s *NATS[T]) CheckKey(key string) error { return s.port.CheckKey(key) }
 
 // Live implements prune.Source. A delete asks for the revision of obj, so the leader itself says whether obj is old.
 func (s *NATS[T]) Live(_ context.Context, obj metav1.Object) (metav1.Object, error) { return obj, nil }

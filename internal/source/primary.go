@@ -36,7 +36,7 @@ type Listener interface {
 }
 
 // Primary is the source of the primary's documents. Records are not watched as a reason to reconcile, so that a
-// controller never wakes itself; only a record that somebody deleted is told of.
+// controller never wakes itself; only a record that was deleted is told of.
 type Primary[T entity.IEntity] struct {
 	*NATS[T]
 	events   *Events // for its predicates
@@ -83,7 +83,7 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 	if err != nil || !s.records {
 		return err
 	}
-	return s.handlers.Add(s.client.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+	return s.handlers.Add(s.port.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
 		DeleteFunc: func(record any) {
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
 			if err == nil && !IsReserved(key) {
@@ -159,8 +159,8 @@ func (s *Primary[T]) View(key string) View {
 	obj := item.(metav1.Object)
 	v := View{Presence: Present, Object: obj}
 	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
-	v.Warned = s.client.DocumentWarnings(key, v.Revision)
-	v.Expires = s.client.DocumentExpires(key, v.Revision)
+	v.Warned = s.port.DocumentWarnings(key, v.Revision)
+	v.Expires = s.port.DocumentExpires(key, v.Revision)
 	if refused != 0 {
 		v.Presence, v.Refused, v.Why = Invalid, refused, why
 	}
@@ -212,11 +212,11 @@ func (s *Primary[T]) Decoded(key string) (revision uint64, ok bool) {
 func (s *Primary[T]) Aged(key string) uint64 { return s.informer().Aged(natsKey(key)) }
 
 // CheckKey returns an error for a key that no primary can have.
-func (s *Primary[T]) CheckKey(key string) error { return s.client.CheckKey(key) }
+func (s *Primary[T]) CheckKey(key string) error { return s.port.CheckKey(key) }
 
 // Confirm asks the leader of the primaries' stream whether a key has a document.
 func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {
-	return s.client.Confirm(ctx, key)
+	return s.port.Confirm(ctx, key)
 }
 
 // UpdateStatus is the client's, for an object of the primary's type.
@@ -234,7 +234,7 @@ func (s *Primary[T]) StatusChange(obj entity.IEntity) (*entity.StatusChange, err
 	if err != nil {
 		return nil, err
 	}
-	return s.client.StatusChange(typed)
+	return s.port.StatusChange(typed)
 }
 
 func (s *Primary[T]) typed(obj entity.IEntity) (T, error) {

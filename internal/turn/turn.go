@@ -9,7 +9,7 @@ import "context"
 // Turn is held by one at a time. New makes one.
 type Turn chan struct{}
 
-// New returns a turn that nobody holds.
+// New returns a free turn.
 func New() Turn { return make(Turn, 1) }
 
 // Take waits until the turn is free, or returns the cause of the context's end. The caller has to Give it back if there

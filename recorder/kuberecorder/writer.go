@@ -32,9 +32,9 @@ const (
 	// internalGrace is how long internal errors are waited out. A change of etcd's leader causes them for a second or
 	// two. A broken webhook causes them for ever, and must not hold up the other events.
 	internalGrace = 5 * time.Second
-	// refusalGrace is how long a refusal is not believed if nobody would have noticed that the server was away, because
-	// nothing was recorded. It is believed at once if the server took an event this short a time ago: it knows who may
-	// do what, and a missing right must not hold up the other events.
+	// refusalGrace is how long a refusal is not believed if it could not have been noticed that the server was away,
+	// because nothing was recorded. It is believed at once if the server took an event this short a time ago: it knows
+	// who may do what, and a missing right must not hold up the other events.
 	refusalGrace = 5 * time.Second
 )
 

@@ -16,7 +16,6 @@ const (
 	cachePatience = 20 * time.Second
 	// handlerPatience is how long the news of a delete may take from the cache to its handler. It is not always told.
 	handlerPatience = cachePatience
-	lookAgain       = time.Millisecond
 	// cascadePatience is how long Delete goes on with a cascade of which something does not go. It is shorter, because a
 	// test may want that, with a finalizer for example.
 	cascadePatience = 10 * time.Second

@@ -13,13 +13,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/printable"
-	"github.com/nagi-runtime/nagi/internal/queue"
-	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/klog/v2"
 )
 
 // name is the name of the controller that a Runner is. It is kept in the status bucket.
@@ -31,6 +26,7 @@ type Runner[T entity.IEntity] struct {
 	controller *controller.Controller[T]
 	client     entity.IEntityClient[T]
 	engine     *engine.Engine
+	hand       engine.Hand
 	recorder   *Recorder
 	buckets    *buckets
 	caches     caches
@@ -44,16 +40,16 @@ func New[T entity.IEntity](
 ) *Runner[T] {
 	t.Helper()
 	run := &Runner[T]{t: t, client: primary}
-	client, ok := primary.(interface{ JetStream() jetstream.JetStream })
-	if !ok {
-		t.Fatalf("reconciletest: the primary's client is a %T: it must be an *entity.Client, or embed one", primary)
-	}
-	run.buckets = &buckets{js: client.JetStream(), streams: map[string]*bucketStream{}}
 	var err error
 	run.controller, err = controller.New(name, primary, r, append(slices.Clone(opts), run.attach)...)
 	if err != nil {
 		t.Fatalf("reconciletest: %v", err)
 	}
+	js := primary.EnginePort().JetStream()
+	if js == nil {
+		t.Fatalf("reconciletest: the primary's client is a %T, whose EnginePort does not tell its connection", primary)
+	}
+	run.buckets = &buckets{js: js, streams: map[string]*bucketStream{}}
 	if err := run.start(t.Context()); err != nil {
 		t.Fatalf("reconciletest: %v", err)
 	}
@@ -77,31 +73,14 @@ func (r *Runner[T]) attach(o *engine.Options) error {
 }
 
 func (r *Runner[T]) start(ctx context.Context) error {
-	inside := r.engine.Inside()
-	inside.Started.Store(true) // so that nobody runs it
-	if b := r.engine.Brake(); b != nil {
-		b.Disarm()
-	}
-	ctx = klog.NewContext(ctx, r.logger(ctx))
-	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
-	inside.Mappings.Start(life)
-	r.t.Cleanup(func() {
-		inside.Queue.ShutDown()
-		endLife()
-		inside.Mappings.Stop()
-		source.Group(r.engine.Sources()).Stop()
-	})
-	if err := r.engine.StartSources(ctx, life); err != nil {
+	hand, stop, err := r.engine.ByHand(ctx)
+	r.t.Cleanup(stop)
+	if err != nil {
 		return err
 	}
-	r.engine.APIs.BeginTerm()
-	r.caches = cachesOf(r.engine)
-	_, err := r.catchUp(ctx)
+	r.hand, r.caches = hand, cachesOf(r.engine)
+	_, err = r.catchUp(ctx)
 	return err
-}
-
-func (r *Runner[T]) logger(ctx context.Context) klog.Logger {
-	return printable.Logger(klog.FromContext(ctx)).WithValues("controller", name, "kind", r.engine.Kind)
 }
 
 // Controller is the controller, for a reconciler that uses LastKnown, SetOwner or Instance. It cannot be run.
@@ -149,9 +128,7 @@ func (r *Runner[T]) run(ctx context.Context, key string, ops operation.Operation
 		r.t.Fatalf("reconciletest: before the reconcile of %q: %v", key, err)
 	}
 	kubeBefore, events := kubeObjects(r.engine), r.recorder.count()
-	term := klog.NewContext(ctx, r.logger(ctx))
-	t := &lifecycle.Term{Ctx: term, RunCtx: term, HandOut: term, Logger: klog.FromContext(term)}
-	first, last := r.handOut(t, queue.Item{Key: key, Ops: ops, Prio: queue.Live, Added: time.Now()})
+	first, last := r.hand.HandOut(ctx, key, ops)
 
 	got.Result.RequeueAfter = first.Attempt.Requeue
 	got.Err = errors.Join(first.Attempt.Err, first.Err)
@@ -180,14 +157,15 @@ func (r *Runner[T]) prepare(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	inside, bucket := r.engine.Inside(), r.client.Config().Bucket
+	bucket := r.client.Config().Bucket
 	deleted := slices.ContainsFunc(changes, func(c change) bool {
 		_, changed := r.caches.name(c)
 		return c.bucket == bucket && changed == key && c.deleted
 	})
-	until := time.Now().Add(handlerPatience)
-	for deleted && !inside.Primary.Exists(key) && inside.Keys.Of(key).Deleted == nil && time.Now().Before(until) {
-		time.Sleep(lookAgain)
+	if deleted {
+		ctx, cancel := context.WithTimeout(ctx, handlerPatience)
+		defer cancel()
+		r.hand.AwaitDelete(ctx, key)
 	}
 	return nil
 }
@@ -201,47 +179,10 @@ func (r *Runner[T]) catchUp(ctx context.Context) ([]change, error) {
 	return changes, r.caches.await(ctx, changes)
 }
 
-// handOut brings a key one step further, as a worker does, and writes what came of it. last is how that ended.
-func (r *Runner[T]) handOut(t *lifecycle.Term, it queue.Item) (first, last lifecycle.Outcome) {
-	it = r.engine.APIs.Take(it)
-	for {
-		first = r.engine.Handle(t, it)
-		if first.Verdict != lifecycle.LookAgain {
-			break
-		}
-		select {
-		case <-time.After(first.After): // caches that do not show the key's own writes yet
-		case <-t.Ctx.Done():
-			first = lifecycle.Outcome{Err: context.Cause(t.Ctx)}
-			return first, first
-		}
-	}
-	if first.Verdict == lifecycle.GivenBack {
-		first.Err = context.Cause(t.Ctx)
-	}
-	for last = first; ; {
-		write := last.Write
-		last.Write = nil
-		r.engine.Settle(t, it, &last)
-		if write == nil {
-			return first, last
-		}
-		var err error
-		if write.Answer != nil {
-			err = write.Answer(t.Ctx)
-		}
-		last = write.Next(t.Ctx, err)
-	}
-}
-
 // readBack waits until the caches show the reconcile's writes, and reads what is there now.
 func (r *Runner[T]) readBack(ctx context.Context, key string, hasStatus bool, got *Outcome[T]) error {
 	ctx = context.WithoutCancel(ctx) // a reconcile that was cancelled has written something, too
-	inside := r.engine.Inside()
-	for shown, again := inside.Keys.LookForWrites(ctx, key); !shown && again > 0; {
-		time.Sleep(again)
-		shown, again = inside.Keys.LookForWrites(ctx, key)
-	}
+	r.hand.AwaitWrites(ctx, key)
 	changes, err := r.catchUp(ctx)
 	if err != nil {
 		return err
@@ -255,7 +196,7 @@ func (r *Runner[T]) readBack(ctx context.Context, key string, hasStatus bool, go
 			got.Written = append(got.Written, w)
 		}
 	}
-	if r.client.Records() == nil {
+	if r.client.EnginePort().Records() == nil {
 		return nil
 	}
 	record, err := r.client.Record(ctx, key)

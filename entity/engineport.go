@@ -1,0 +1,68 @@
+package entity
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EnginePort is what the engine of controllers needs of a client beside the methods that users call. A client of the
+// user's that embeds another one inherits its port. It may gain methods with each version. All methods may be called
+// concurrently.
+type EnginePort[T IEntity] interface {
+	// JetStream returns the context that the client was made with; nil if a user's own client hides it.
+	JetStream() jetstream.JetStream
+	// Cache identifies the cache of documents: clients with an equal one share it. See Client.WithStatusBucket.
+	Cache() any
+	// ReadOnly returns why the bucket of documents takes no writes, as a mirror takes none, and where to write instead;
+	// nil if it takes them. It does not talk to the server.
+	ReadOnly() error
+	// CheckKey returns IsInvalid for a key that no entity of this client can have. It does not talk to the server.
+	CheckKey(key string) error
+	// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the
+	// user, and the last one stops them. stop may be called more than once.
+	Start() (stop func(), err error)
+	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
+	Subscribe(Hooks) (cancel func())
+	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
+	// sequence is behind the informer's cursor.
+	Confirm(ctx context.Context, key string) (Presence, error)
+
+	// Records are the status records of the bucket; nil if StatusBucket is "-".
+	Records() *Records
+	// StatusChange encodes obj's status for a caller that writes it into the record together with something else. It
+	// does not talk to the server. IsRequestEntityTooLarge if the status alone is larger than a record may be.
+	StatusChange(obj T) (*StatusChange, error)
+	// WithStatusOf returns a copy of a cached document with the status of a record, as handlers of Records.Informer get
+	// it. Nil, and any other type, means no record. It does not talk to the server.
+	WithStatusOf(obj T, record any) T
+
+	// DocumentWarnings returns what there is to warn about in a revision of a document that this client has read; nil
+	// if there is nothing, or Config.Strict is not StrictWarn. It does not talk to the server.
+	DocumentWarnings(key string, revision uint64) *DocumentWarnings
+	// DocumentExpires returns when a revision of a document that this client has read expires by the TTL that its
+	// writer has set, as Record.DocumentExpires has it; "" if it has none. It does not talk to the server.
+	DocumentExpires(key string, revision uint64) string
+	// DocumentOf encodes an entity as Create would write it. FromDocument decodes such a document into the
+	// entity of a key, as if it had been read at that revision. Neither talks to the server.
+	DocumentOf(obj T) ([]byte, error)
+	FromDocument(key string, revision uint64, document []byte) (T, error)
+	// WholeDocument is DocumentOf with the members that T does not know, also for an entity of which a transform of the
+	// informer has left out something (IsTransformed). Of those that the cache has read last, the client has the
+	// documents; for the others it asks the leader. IsConflict if the document is at another revision by now,
+	// IsNotFound if there is none any more.
+	WholeDocument(ctx context.Context, obj T) ([]byte, error)
+	// PrepareRestore looks whether the last document of a record may be put back where it vanished, and returns what
+	// does that. It is not put back over anything: neither over a document, nor over the marker of a delete.
+	PrepareRestore(ctx context.Context, key string, from *Record, aged uint64) (
+		restore func(ctx context.Context) (revision uint64, err error), err error)
+}
+
+// EnginePort is what controllers need of the client beside the methods that users call.
+func (c *Client[T]) EnginePort() EnginePort[T] { return enginePort[T]{c} }
+
+// enginePort adds to the methods of a client those that are of no use to its users.
+type enginePort[T IEntity] struct{ *Client[T] }
+
+// Cache implements EnginePort.
+func (p enginePort[T]) Cache() any { return p.shared }
