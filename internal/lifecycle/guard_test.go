@@ -9,7 +9,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -248,4 +250,15 @@ func TestASourceDeletesNothingWithoutAPermit(t *testing.T) {
 		}
 	}()
 	_ = guardedSource{g: g}.Remove(t.Context(), deletes.Permit{})
+}
+
+// TestAPurgeStaysOneWhileItsTeardownWaits, also where no anchor says that one is owed.
+func TestAPurgeStaysOneWhileItsTeardownWaits(t *testing.T) {
+	for _, op := range []operation.Operation{operation.Delete, operation.Purge} {
+		r := &RecordedLife{Anchors: &record.Anchors{Records: guardedRecords{guarded: newGuarded(false, false)}}}
+		asked := operation.Of(op) | operation.ByHand
+		if again := r.opsWithoutAnchor(queue.Item{Key: "home", Ops: asked}); again != asked {
+			t.Errorf("%v: it goes on as %v", asked, again)
+		}
+	}
 }
