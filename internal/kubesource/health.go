@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/client-go/tools/cache"
 )
@@ -220,8 +221,12 @@ func (h *watchHealth) failing() error {
 	if h.failure == nil {
 		return nil
 	}
-	if advice := kubeapi.Advice(h.failure); advice != "" && !strings.Contains(h.failure.Error(), advice) {
-		return fmt.Errorf("%w (%s)", h.failure, advice)
+	failure := h.failure
+	if advice := kubeapi.Advice(failure); advice != "" && !strings.Contains(failure.Error(), advice) {
+		failure = fmt.Errorf("%w (%s)", failure, advice)
 	}
-	return h.failure
+	if kubeapi.Unanswered(failure) {
+		return notify.Because("no answer", failure) // to a list, a watch or a probe
+	}
+	return failure
 }

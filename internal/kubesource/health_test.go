@@ -2,6 +2,8 @@ package kubesource
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"k8s.io/client-go/tools/cache"
 )
@@ -87,6 +90,31 @@ func (w *watched) answers(err error) {
 }
 
 func lost(err error) error { return &url.Error{Op: "Get", URL: "https://server", Err: err} }
+
+// TestWhichRequestAnAPIServerDoesNotAnswerIsNoNews: a reflector lists and watches in turn, with another timeout and
+// another port each time.
+func TestWhichRequestAnAPIServerDoesNotAnswerIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watchInformer(t)
+		defer w.stop()
+		w.answers(lost(syscall.ECONNREFUSED))
+		reasons := map[string]bool{}
+		for i := range 10 {
+			request := &url.Error{Op: "Get", URL: fmt.Sprint("https://server/pages?timeoutSeconds=", i), Err: syscall.ECONNRESET}
+			w.errors.report(request)
+			reasons[notify.Reason(w.err())] = true
+			advance(probeInterval)
+			reasons[notify.Reason(w.err())] = true
+		}
+		if len(reasons) != 1 {
+			t.Errorf("%d reasons: %v", len(reasons), reasons)
+		}
+		w.errors.report(errors.New("forbidden"))
+		if reason := notify.Reason(w.err()); reasons[reason] {
+			t.Errorf("%q is the same", reason)
+		}
+	})
+}
 
 // TestALostRequestIsNoNews: the API server answers a probe, so it was not away.
 func TestALostRequestIsNoNews(t *testing.T) {
