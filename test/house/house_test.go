@@ -43,7 +43,6 @@ var mayImport = map[string][]string{
 	// Rooms that know nothing of documents.
 	"internal/denials":    {},
 	"internal/jsonshape":  {},
-	"internal/failures":   {"internal/guard", "internal/printable"},
 	"internal/guard":      {},
 	"internal/health":     {"internal/notify"},
 	"internal/kubeapi":    {},
@@ -75,16 +74,15 @@ var mayImport = map[string][]string{
 	"internal/apisource":    {"external", "internal/record", "internal/turn"},
 	"internal/brake":        {"internal/owner", "internal/queue", "internal/record", "internal/turn"},
 	"internal/reconcilectx": {"internal/apisource", "internal/owner", "internal/turn"},
-	"internal/keytable":     {"internal/failures", "internal/kubeapi", "internal/ownwrites", "internal/source"},
+	"internal/keytable":     {"internal/kubeapi", "internal/ownwrites", "internal/source"},
 	// A prune asks the reconcile that has ended what it wants.
 	"internal/lifecycle": {"internal/brake", "internal/keytable", "internal/lease", "internal/reconcilectx"},
-	"internal/telling":   {"internal/kubesource", "internal/lifecycle"},
 	"internal/explain":   {"internal/lifecycle", "internal/running"},
 	"internal/restore":   {"internal/explain"},
 	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
-		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle",
-		"internal/reconcilectx", "internal/restore", "internal/running", "internal/telling",
+		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle", "internal/reconcilectx",
+		"internal/restore", "internal/running",
 	},
 
 	// What users import.

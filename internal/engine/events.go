@@ -1,4 +1,4 @@
-package telling
+package engine
 
 import (
 	"github.com/nagi-runtime/nagi/entity"

@@ -1,4 +1,4 @@
-package printable_test
+package notify_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
@@ -16,7 +17,7 @@ import (
 var errWrong = errors.New("wrong")
 
 func TestAKeyIsReportedOnceUntilItIsMended(t *testing.T) {
-	var r printable.Reports
+	var r notify.Reports
 	var lines []string
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 	r.Mended("home")
@@ -36,7 +37,7 @@ func TestAKeyIsReportedOnceUntilItIsMended(t *testing.T) {
 
 func TestLinesAreLimitedAndWhatIsLeftOutIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r printable.Reports
+		var r notify.Reports
 		var lines []string
 		ctx := klog.NewContext(t.Context(),
 			funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
@@ -58,8 +59,8 @@ func TestLinesAreLimitedAndWhatIsLeftOutIsCounted(t *testing.T) {
 				reports++
 			}
 		}
-		most := printable.LinesAtOnce + printable.LinesPerSecond*(seconds+1)
-		if reports < printable.LinesPerSecond*seconds || reports > most || len(lines) > most+seconds {
+		most := notify.LinesAtOnce + notify.LinesPerSecond*(seconds+1)
+		if reports < notify.LinesPerSecond*seconds || reports > most || len(lines) > most+seconds {
 			t.Errorf("%d reports in %d lines, want at most %d", reports, len(lines), most)
 		}
 		if leftOut < keys/3 || leftOut > keys-reports {
@@ -70,7 +71,7 @@ func TestLinesAreLimitedAndWhatIsLeftOutIsCounted(t *testing.T) {
 
 func TestAKeyThatStaysWrongRestsBetweenLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r printable.Reports
+		var r notify.Reports
 		look := func(wantRest time.Duration, wantFirst bool) {
 			t.Helper()
 			if rest, first := r.Look("home"); rest != wantRest || first != wantFirst {
@@ -80,12 +81,12 @@ func TestAKeyThatStaysWrongRestsBetweenLooks(t *testing.T) {
 		look(0, false) // nothing is known of it
 		r.Log(klog.NewContext(t.Context(), klog.Logger{}), errWrong, "Invalid", "home")
 		look(0, true)
-		look(printable.Pause, false)
-		time.Sleep(printable.Pause / 4)
-		look(printable.Pause*3/4, false)
-		time.Sleep(printable.Pause)
+		look(notify.Pause, false)
+		time.Sleep(notify.Pause / 4)
+		look(notify.Pause*3/4, false)
+		time.Sleep(notify.Pause)
 		look(0, false)
-		look(printable.Pause, false)
+		look(notify.Pause, false)
 		r.Mended("home")
 		look(0, false)
 	})

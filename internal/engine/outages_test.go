@@ -1,4 +1,4 @@
-package telling
+package engine
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type pages struct{ source.Source }
 
 func (pages) String() string { return "Owns Page (bucket pages)" }
 
-// outages are those of a controller with an API, whose name is api, and what was told of them.
-func outages() (o *Outages, told func() []string, api string) {
+// newOutages are those of a controller with an API, whose name is api, and what was told of them.
+func newOutages() (o *outages, told func() []string, api string) {
 	var mu sync.Mutex
 	var all []string
 	told = func() []string {
@@ -34,7 +34,7 @@ func outages() (o *Outages, told func() []string, api string) {
 	}
 	disks := &apisource.Source{}
 	api = disks.String()
-	return &Outages{
+	return &outages{
 		Self: func(eventType, reason, message string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -47,7 +47,7 @@ func outages() (o *Outages, told func() []string, api string) {
 
 func TestAnOutageIsTwoEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, told, api := outages()
+		o, told, api := newOutages()
 		o.Changed(api, errAway)
 		o.Changed(api, errors.New("504")) // for another reason
 		time.Sleep(time.Hour)
@@ -79,7 +79,7 @@ func TestAnOutageIsTwoEvents(t *testing.T) {
 // TestWhatComesAndGoesIsToldOfRarely: a recorder throttles the events of an object, and the brake's are on it, too.
 func TestWhatComesAndGoesIsToldOfRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, told, api := outages()
+		o, told, api := newOutages()
 		for range 3600 {
 			o.Changed(api, errAway)
 			time.Sleep(time.Second / 2)
@@ -108,7 +108,7 @@ func TestWhatComesAndGoesIsToldOfRarely(t *testing.T) {
 // TestWhatStaysAwayIsToldAfterThePause, although nothing changes any more.
 func TestWhatStaysAwayIsToldAfterThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, told, api := outages()
+		o, told, api := newOutages()
 		o.Changed(api, errAway)
 		o.Changed(api, nil)
 		o.Changed(api, errAway)
@@ -129,7 +129,7 @@ func TestWhatStaysAwayIsToldAfterThePause(t *testing.T) {
 
 func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o, told, _ := outages()
+		o, told, _ := newOutages()
 		e := &Events{Name: "sites", Callback: func(_ string, f func()) { f() }, Recorder: recorderOf(o.Self)}
 		runs, stop := context.WithCancel(t.Context())
 		release := make(chan struct{})

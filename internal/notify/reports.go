@@ -1,4 +1,4 @@
-package printable
+package notify
 
 import (
 	"context"
@@ -6,11 +6,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 )
 
-// Limits of reports. Who may write can write any number of keys that are wrong, any number of times.
+// Lines limits how much is told of what others wrote: who may write can write any number of keys that are wrong, any
+// number of times. The zero Lines is ready. All methods may be called concurrently.
+type Lines struct {
+	once    sync.Once
+	limiter *rate.Limiter
+}
+
+// Allow reports whether one more line, or event, may be told now.
+func (l *Lines) Allow() bool {
+	l.once.Do(func() { l.limiter = rate.NewLimiter(LinesPerSecond, LinesAtOnce) })
+	return l.limiter.Allow()
+}
+
 const (
 	// LinesPerSecond is how many lines about foreign keys are logged, LinesAtOnce how many after a quiet time.
 	LinesPerSecond = 10
@@ -30,8 +43,8 @@ type Reports struct {
 	known atomic.Int64 // len(keys), so that most calls of Mended take no lock
 
 	mu      sync.Mutex
-	keys    map[string]time.Time // by Text of the key: when it was last looked at; zero if it was not yet
-	lines   *rate.Limiter
+	keys    map[string]time.Time // by printable.Text of the key: when it was last looked at; zero if it was not yet
+	lines   Lines
 	leftOut int       // lines since the last one that said how many
 	said    time.Time // when one did
 }
@@ -40,7 +53,7 @@ type Reports struct {
 func (r *Reports) Log(ctx context.Context, err error, message, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key = Text(key)
+	key = printable.Text(key)
 	if _, known := r.keys[key]; known {
 		return
 	}
@@ -49,12 +62,9 @@ func (r *Reports) Log(ctx context.Context, err error, message, key string) {
 	}
 	r.keys[key] = time.Time{}
 	r.known.Store(int64(len(r.keys)))
-	if r.lines == nil {
-		r.lines = rate.NewLimiter(LinesPerSecond, LinesAtOnce)
-	}
-	logger := Logger(klog.FromContext(ctx)).WithCallDepth(1) // its caller reports
+	logger := printable.Logger(klog.FromContext(ctx)).WithCallDepth(1) // its caller reports
 	now := time.Now()
-	if r.lines.AllowN(now, 1) {
+	if r.lines.Allow() {
 		logger.Error(err, message, "key", key)
 		return
 	}
@@ -73,7 +83,7 @@ func (r *Reports) Mended(key string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.keys, Text(key))
+	delete(r.keys, printable.Text(key))
 	r.known.Store(int64(len(r.keys)))
 }
 
@@ -82,7 +92,7 @@ func (r *Reports) Mended(key string) {
 func (r *Reports) Look(key string) (rest time.Duration, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key = Text(key)
+	key = printable.Text(key)
 	last, known := r.keys[key]
 	if rest = Pause - time.Since(last); known && !last.IsZero() && rest > 0 {
 		return rest, false

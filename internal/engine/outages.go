@@ -1,4 +1,4 @@
-package telling
+package engine
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -18,18 +19,17 @@ const (
 	reasonDegraded, reasonRecovered = "SourceDegraded", "SourceRecovered"
 )
 
-// The shortest time between two events that say of one thing that it is away: least at first, twice as long each time
-// that it goes away again soon, and most in the end. A recorder throttles by object, and what flaps must not use up the
-// controller's share: the brake needs it.
+// The shortest time between two events that say of one thing that it is away. A recorder throttles by object, and what
+// flaps must not use up the controller's share: the brake needs it.
 const (
 	leastPause = time.Minute
 	mostPause  = 15 * time.Minute
 )
 
-// Outages tells in events about the controller of what it needs and what goes away, and comes back: an API, a source in
+// outages tells in events about the controller of what it needs and what goes away, and comes back: an API, a source in
 // NATS, the records and the lease. Of what comes and goes it tells with pauses; what stays away is told once the pause
 // is over. That something is back is told only if it was told to be away. The methods may be called concurrently.
-type Outages struct {
+type outages struct {
 	// Self records an event about the controller.
 	Self func(eventType, reason, message string)
 	// Sources are those of the controller, which its board knows by their names.
@@ -45,20 +45,19 @@ type outage struct {
 	away   error // why it is away; nil if it is not
 	since  time.Time
 	told   bool // that it is away now
-	last   time.Time
-	pause  time.Duration
+	pauses notify.Pauses
 	unsaid int // how often it came and went since the last event
 	timer  *time.Timer
 }
 
-// RecordsOf is the board's name of the records in a status bucket.
-func RecordsOf(statusBucket string) string { return "records (bucket " + statusBucket + ")" }
+// recordsOf is the board's name of the records in a status bucket.
+func recordsOf(statusBucket string) string { return "records (bucket " + statusBucket + ")" }
 
-// LeaseOf is the board's name of the lease.
-func LeaseOf(statusBucket string) string { return "lease (bucket " + statusBucket + ")" }
+// leaseOf is the board's name of the lease.
+func leaseOf(statusBucket string) string { return "lease (bucket " + statusBucket + ")" }
 
 // Before returns a callback of the board that tells in events, and then calls next, if that is not nil.
-func (o *Outages) Before(next func(ctx context.Context, name string, err error)) func(context.Context, string, error) {
+func (o *outages) Before(next func(ctx context.Context, name string, err error)) func(context.Context, string, error) {
 	return func(ctx context.Context, name string, err error) {
 		o.Changed(name, err)
 		if next != nil {
@@ -68,7 +67,7 @@ func (o *Outages) Before(next func(ctx context.Context, name string, err error))
 }
 
 // Changed takes a change of the board. It tells nothing of names that it does not know.
-func (o *Outages) Changed(name string, err error) {
+func (o *outages) Changed(name string, err error) {
 	away, back := o.reasons(name)
 	if away == "" {
 		return
@@ -80,7 +79,7 @@ func (o *Outages) Changed(name string, err error) {
 	}
 	thing := o.byName[name]
 	if thing == nil {
-		thing = &outage{}
+		thing = &outage{pauses: notify.Pauses{Least: leastPause, Most: mostPause}}
 		o.byName[name] = thing
 	}
 	was := thing.away
@@ -98,31 +97,27 @@ func (o *Outages) Changed(name string, err error) {
 }
 
 // tellAway tells that something is away, now or, if it is away still, when the pause is over.
-func (o *Outages) tellAway(name, reason string, thing *outage) {
+func (o *outages) tellAway(name, reason string, thing *outage) {
 	if thing.away == nil || thing.told {
 		return
 	}
-	since := time.Since(thing.last)
-	if since < thing.pause {
+	if rest := thing.pauses.Rest(); rest > 0 {
 		if thing.timer != nil {
 			thing.timer.Stop()
 		}
-		thing.timer = time.AfterFunc(thing.pause-since, func() {
+		thing.timer = time.AfterFunc(rest, func() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.tellAway(name, reason, thing)
 		})
 		return
 	}
-	thing.pause = min(2*thing.pause, mostPause)
-	if thing.pause == 0 || since > 2*mostPause {
-		thing.pause = leastPause
-	}
+	thing.pauses.Told()
 	message := name + ": " + printable.Message(thing.away.Error())
 	if thing.unsaid > 0 {
 		message += fmt.Sprintf(" (it came and went %d times since the last event)", thing.unsaid)
 	}
-	thing.told, thing.last, thing.unsaid = true, time.Now(), 0
+	thing.told, thing.unsaid = true, 0
 	o.Self(EventWarning, reason, message)
 }
 
@@ -135,7 +130,7 @@ func since(t time.Time) time.Duration {
 }
 
 // reasons are those of the events about a name; "" if there are none.
-func (o *Outages) reasons(name string) (away, back string) {
+func (o *outages) reasons(name string) (away, back string) {
 	for _, s := range o.Sources() {
 		if s.String() != name {
 			continue
@@ -146,7 +141,7 @@ func (o *Outages) reasons(name string) (away, back string) {
 		}
 		return reasonDegraded, reasonRecovered
 	}
-	if name == RecordsOf(o.StatusBucket) || name == LeaseOf(o.StatusBucket) {
+	if name == recordsOf(o.StatusBucket) || name == leaseOf(o.StatusBucket) {
 		return reasonDegraded, reasonRecovered
 	}
 	return "", ""
