@@ -26,7 +26,7 @@ import (
 func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKey(key string, operation controller.Operation) {
 	r.enqueue(func() {
 		switch {
-		case isOfASource(operation) && !r.engine.Leads():
+		case ops.IsEvent(operation) && !r.engine.Leads():
 			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
 		case operation == OperationSecondary:
 			r.engine.EnqueueFromHandler(key)
@@ -51,11 +51,6 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) enqueue(do func()) {
 	ready()
 }
 
-// isOfASource reports whether a reason is an event of something else than the primary.
-func isOfASource(op controller.Operation) bool {
-	return op == OperationSecondary || op == OperationTertiary || op == OperationExternal
-}
-
 // EnqueueKeyAfter makes a key due after a delay, which no event cancels. Of two delays for one key the shorter wins. A
 // replica that does not lead keeps no delay for the reasons that EnqueueKey names: the key, if it exists, is due when
 // the replica leads.
@@ -63,7 +58,7 @@ func (r *ControllerRuntime[P, S1, S2, S3, S4, T1, T2, T3, T4]) EnqueueKeyAfter(
 	key string, operation controller.Operation, delay time.Duration,
 ) {
 	r.enqueue(func() {
-		if isOfASource(operation) && r.began.Load() && !r.engine.Leads() {
+		if ops.IsEvent(operation) && r.began.Load() && !r.engine.Leads() {
 			r.engine.Notice(key, ops.Of(operation), queue.Secondary)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -149,6 +151,34 @@ func TestKumoriEnqueueKeyAndEnqueueKeyAfter(t *testing.T) {
 		})
 		if took := time.Since(start); took < 100*time.Millisecond {
 			t.Errorf("it came after %v, want 100ms at least", took)
+		}
+	})
+}
+
+// TestKumoriLosesNoOperation: users have a constant of each, and what EnqueueKey is told is what Operations tells.
+func TestKumoriLosesNoOperation(t *testing.T) {
+	all := []Operation{
+		OperationPut, OperationDelete, OperationPurge, OperationSecondary, OperationTertiary, OperationExternal,
+		OperationResync, OperationRetry, OperationRequeue, OperationManual,
+	}
+	if !slices.Equal(all, operation.All()) {
+		t.Fatalf("users have %v, and there are %v", all, operation.All())
+	}
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		c := kumori{sites: sites}.custom(nil)
+		runKumori(t, c)
+		must(t, sites.Create(t.Context(), newSite("home", "one")))
+		natstest.Eventually(t, "home is synced", func() bool { return c.seen.with("home", OperationPut) == 1 })
+		for _, op := range all {
+			key := "home"
+			if operation.Of(op).Gone() {
+				key = "gone-" + strings.ToLower(op.String())
+			}
+			before := c.seen.with(key, op)
+			c.EnqueueKey(key, op)
+			natstest.Eventually(t, op.String()+" is told", func() bool { return c.seen.with(key, op) == before+1 })
 		}
 	})
 }

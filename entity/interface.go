@@ -56,8 +56,10 @@ type Lister[T IEntity] interface {
 type Presence struct {
 	Exists   bool
 	Revision uint64 // of the document, or of the marker of its delete; 0 if there is neither
-	// Expired says that the marker is that of an expiry in a bucket with an age limit, of which Config.DocumentsExpire
-	// does not say that it is meant; or that there is no marker, because such a bucket has come to leave none.
+	// Expired says that nobody is known to have deleted the document: it may have outgrown the age limit of its bucket,
+	// and Config.DocumentsExpire does not say that this is meant. The marker is one of an expiry, or there is none,
+	// because such a bucket leaves none. Whoever deletes what it owned should ask people first. It is false of a
+	// document that exists.
 	Expired bool
 }
 

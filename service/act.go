@@ -39,10 +39,10 @@ func (r *request) did(ctx context.Context, key, reason, what string) {
 		return
 	}
 	if key == "" {
-		r.engine.Events().Self(engine.EventNormal, reason, message)
+		r.engine.EventOfSelf(engine.EventNormal, reason, message)
 		return
 	}
-	r.engine.Events().Primary(key, engine.EventNormal, reason, message)
+	r.engine.EventOf(key, engine.EventNormal, reason, message)
 }
 
 // mayTellOfResync reports whether the last event of a resync is long ago.

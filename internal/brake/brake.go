@@ -19,6 +19,11 @@
 //   - A release covers what is held then, and nothing that vanishes later. Each engagement has an id of its own, and
 //     a request for its release names it, with how many deletes are held. See request.
 //   - State that cannot be read counts as engaged, and a stream that cannot be read as another one.
+//
+// The words: a delete is a suspect until it is decided about. Then it is allowed, or held until a release. An owner is
+// excused if a release let go what names it: that is no evidence any more. An engagement lasts from when the brake
+// engages to a release, or until it disengages. An operator's request, in the release key, is granted or ignored;
+// Release grants what is held where it is called, if the brake runs there.
 package brake
 
 import (
@@ -43,8 +48,8 @@ type Primaries interface {
 	Exists(key string) bool
 	// Evidenced reports whether this process saw somebody delete the key.
 	Evidenced(key string) bool
-	// Expired reports whether this process saw the key expire by the bucket's age limit, which may be a mistake.
-	Expired(key string) bool
+	// AgedOut reports whether the key outgrew the bucket's age limit, which may be a mistake: nobody deleted it.
+	AgedOut(key string) bool
 	// Revisions are those of all documents.
 	Revisions() iter.Seq[uint64]
 	// Stream is the stream that the cache reflects.
@@ -90,8 +95,8 @@ type Config struct {
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
 	Tell func(ctx context.Context, state State, message string)
-	// Refused is called when a request for a release has no effect, with what to do instead.
-	Refused func(ctx context.Context, message string)
+	// Ignored is called when a request for a release has no effect, with what to do instead.
+	Ignored func(ctx context.Context, message string)
 	// Board shows an engaged brake as degraded, as long as Run runs.
 	Board *health.Board
 }
@@ -116,10 +121,7 @@ type Brake struct {
 	unknown    sets.Set[string] // missing owners of which nobody knows whether they ever were; no release is for them
 	allowed    sets.Set[string] // keys and owners that may go
 	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
-	first      time.Time        // when the first of the suspects came, and the last
-	last       time.Time
-	asking     int                 // how many answers of the leader are awaited, see Asking
-	asked      bool                // since the first of the suspects came
+	collection collection
 	came       int                 // how many sources have come late, see CameLate
 	gone       window              // deletes that were let go without a release
 	objects    map[string]int      // what those of them owned that nobody is known to have deleted
@@ -128,16 +130,11 @@ type Brake struct {
 	prunes     prunes
 	known      knownStream
 
-	disarmed  bool   // see Disarm
-	running   bool   // between Start and the end of Run
-	requested bool   // the release key is to be looked at
-	ordered   string // the engagement that is to be released, or ""
-	ordering  int    // how many calls of Release store their request
-	looked    time.Time
-	refused   string // which request was refused last, and why; "" if none was in this engagement
-	refusedAt time.Time
-	shown     int // how many held deletes the board and the bucket tell of
-	shownAt   time.Time
+	requests requests
+	disarmed bool // see Disarm
+	running  bool // between Start and the end of Run
+	shown    int  // how many held deletes the board and the bucket tell of
+	shownAt  time.Time
 
 	// swept is set by the first sweep of the term, which says what the sweep has to hold back. An engaged brake stays
 	// engaged until then, and a release would not cover it.
@@ -199,8 +196,9 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.unlock()
 	b.calmIn = nil
-	b.state, b.requested, b.swept = left.State, requested, false
-	b.running, b.ordered, b.refused, b.shown = true, "", "", b.state.Count()
+	b.state, b.swept, b.running, b.shown = left.State, false, true, left.State.Count()
+	b.requests.unread = requested
+	b.requests.beginEngagement()
 	b.known = compared
 	b.suspects, b.held = sets.New[string](), sets.New[string]()
 	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
@@ -210,7 +208,7 @@ func (b *Brake) Start(ctx context.Context) error {
 		case b.Primaries.Exists(key):
 			b.allowed.Delete(key)
 		case b.allowed.Has(key), b.Primaries.Evidenced(key):
-			b.Enqueue(key, operation.Of(operation.Delete), queue.Background)
+			b.Enqueue(key, operation.Owed, queue.Background)
 		default:
 			b.suspect(key)
 		}
@@ -264,7 +262,7 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	defer b.unlock()
 	held := len(b.suspects) + len(b.held) + len(b.heldOwners) + len(b.unknown)
 	switch nothingHeld := held == 0 && !b.prunes.keepEngaged(); {
-	case b.isOrdered() && b.swept:
+	case b.isGranted() && b.swept:
 		return b.release, 0
 	case b.state.Engaged && b.swept && nothingHeld:
 		return b.disengage, 0

@@ -29,7 +29,7 @@ const mostAsked = 1000
 // weigh counts what suspects own, and asks the leader about them where that is much.
 func (b *Brake) weigh(ctx context.Context, suspects sets.Set[string]) weighed {
 	b.mu.Lock()
-	engaged, first, came := b.state.Engaged, b.first, b.came
+	engaged, first, came := b.state.Engaged, b.collection.first, b.came
 	before := b.objectsGone(suspects)
 	b.unlock()
 	if engaged || len(suspects) == 0 {

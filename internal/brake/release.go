@@ -42,7 +42,8 @@ func (b *Brake) letGo() letGo {
 	}
 	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)
 	b.state = State{Since: time.Now(), Released: true}
-	b.ordered, b.refused, b.gone.went, b.cleaned, b.sweptIn = "", "", nil, nil, nil
+	b.requests.beginEngagement()
+	b.gone.went, b.cleaned, b.sweptIn = nil, nil, nil
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	gone.state, gone.known = b.stateNow(), b.known.keptStream
 	return gone
@@ -57,10 +58,10 @@ func (b *Brake) released(ctx context.Context, gone letGo) {
 		deletes+owners+pruning, deletes, owners, pruning))
 	b.keepRelease(ctx, gone.known)
 	for key := range gone.deletes {
-		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+		b.Enqueue(key, operation.Owed, queue.Secondary)
 	}
 	for owner := range gone.owners {
-		b.Enqueue(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Secondary)
+		b.Enqueue(owner, operation.Swept, queue.Secondary)
 	}
 	b.enqueuePrunes(gone.pruning)
 }
@@ -72,7 +73,7 @@ const nothingHeld = "nothing waits for a release any more"
 func (b *Brake) disengage(ctx context.Context) {
 	b.mu.Lock()
 	b.state = State{Since: time.Now()}
-	b.ordered, b.refused = "", ""
+	b.requests.beginEngagement()
 	b.prunes.reconsider()
 	b.known = knownStream{keptStream: b.known.succeededBy(b.Primaries.Stream())}
 	state, known := b.stateNow(), b.known.keptStream

@@ -21,12 +21,26 @@ import (
 //   - With nothing engaged a request is removed without effect.
 //   - Release, called where the brake runs, means what is held then, so a count that grows meanwhile does not matter.
 
+// requests are what is known of requests. b.mu guards them.
+type requests struct {
+	unread  bool // the release key may hold one that was not judged
+	read    time.Time
+	storing int // how many calls of Release store theirs
+	// Of this engagement only: that Release, called here, is to end it, and the last that was ignored, with why.
+	granted   string // the id of the engagement; "" if it is not
+	ignored   string // "" if none was
+	ignoredAt time.Time
+}
+
+// beginEngagement forgets what was of the engagement before.
+func (r *requests) beginEngagement() { r.granted, r.ignored = "", "" }
+
 // Release requests a release of what is held now. It returns when the request is kept, for whichever replica leads.
 // With nothing engaged it changes nothing. Where this brake does not run, the request names what the leader has kept
-// last: if more is held by then, the leader refuses it, and reports that on its board.
+// last: if more is held by then, the leader ignores it, and reports that on its board.
 func (b *Brake) Release(ctx context.Context) error {
-	now, here := b.orderRelease()
-	defer b.endOrder(here)
+	now, here := b.beginStoring()
+	defer b.endStoring(here)
 	if !here {
 		var err error
 		if now, _, err = b.stateCell.Load(ctx); err != nil {
@@ -40,50 +54,51 @@ func (b *Brake) Release(ctx context.Context) error {
 		At: time.Now().UTC().Format(time.RFC3339), By: "ReleaseBrake", Engagement: now.Engagement, Count: now.Count(),
 	})
 	if err == nil && here {
-		b.order(now.Engagement)
+		b.grant(now.Engagement)
 	}
 	return err
 }
 
-// orderRelease begins a Release. here reports whether this brake runs, and so knows best what is held. Then no request
-// is judged before endOrder: the one that is being stored may name fewer than are held a moment later.
-func (b *Brake) orderRelease() (now kept, here bool) {
+// beginStoring begins a Release. here reports whether this brake runs, and so knows best what is held. Then no request
+// is judged before endStoring: the one that is being stored may name fewer than are held a moment later.
+func (b *Brake) beginStoring() (now kept, here bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	if b.running {
-		b.ordering++
+		b.requests.storing++
 	}
 	return kept{State: b.stateNow()}, b.running
 }
 
-func (b *Brake) endOrder(here bool) {
+func (b *Brake) endStoring(here bool) {
 	if !here {
 		return
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	b.ordering--
+	b.requests.storing--
 	b.poke()
 }
 
-// order has Run release all that is held, as long as the engagement is this one.
-func (b *Brake) order(engagement string) {
+// grant has Run release all that is held, as long as the engagement is this one.
+func (b *Brake) grant(engagement string) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.ordered = engagement
+	b.requests.granted = engagement
 	b.poke()
 }
 
-// isOrdered reports whether this process has ordered the release of what is held. It needs b.mu.
-func (b *Brake) isOrdered() bool {
-	return b.state.Engaged && b.ordered == b.state.Engagement && b.ordered != ""
+// isGranted reports whether Release, called in this process, releases what is held. It needs b.mu.
+func (b *Brake) isGranted() bool {
+	granted := b.requests.granted
+	return b.state.Engaged && granted == b.state.Engagement && granted != ""
 }
 
 // ReleaseRequested notes that somebody put something to the release key.
 func (b *Brake) ReleaseRequested() {
 	b.mu.Lock()
 	defer b.unlock()
-	b.requested = true
+	b.requests.unread = true
 	b.poke()
 }
 
@@ -92,10 +107,10 @@ const requestPause = 100 * time.Millisecond
 
 // judgeable returns whether a request can be judged now, or after what time. It needs b.mu.
 func (b *Brake) judgeable() (now bool, wait time.Duration) {
-	if !b.requested || b.ordering > 0 || b.state.Engaged && b.undecided() {
+	if !b.requests.unread || b.requests.storing > 0 || b.state.Engaged && b.undecided() {
 		return false, 0
 	}
-	wait = time.Until(b.looked.Add(requestPause))
+	wait = time.Until(b.requests.read.Add(requestPause))
 	return wait <= 0, max(0, wait)
 }
 
@@ -105,7 +120,7 @@ func (b *Brake) undecided() bool { return !b.swept || len(b.suspects)+len(b.prun
 // judgeRequest looks what the release key holds, and does it or removes it.
 func (b *Brake) judgeRequest(ctx context.Context) {
 	b.mu.Lock()
-	b.requested, b.looked = false, time.Now()
+	b.requests.unread, b.requests.read = false, time.Now()
 	b.unlock()
 	value, revision, err := b.releaseCell.Raw(ctx)
 	if err != nil || revision == 0 {
@@ -115,7 +130,7 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 	b.mu.Lock()
 	now := b.stateNow()
 	if now.Engaged && b.undecided() { // since the key was read
-		b.requested = true
+		b.requests.unread = true
 		b.unlock()
 		return
 	}
@@ -131,45 +146,45 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 		klog.FromContext(ctx).Info("Nothing waits for a release, so this request is removed",
 			"found", record.Quoted(value))
 	case err != nil:
-		b.refuse(ctx, fmt.Sprintf("%s is %v", record.Quoted(value), err))
+		b.ignore(ctx, fmt.Sprintf("%s is %v", record.Quoted(value), err))
 	case asked.Engagement != now.Engagement:
-		b.refuse(ctx, record.Quoted(value)+" names another engagement")
+		b.ignore(ctx, record.Quoted(value)+" names another engagement")
 	default:
-		b.refuse(ctx, record.Quoted(value)+" names fewer deletes than are held")
+		b.ignore(ctx, record.Quoted(value)+" names fewer deletes than are held")
 	}
 	if err := b.releaseCell.DeleteAt(ctx, revision); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot remove the key that releases the brake")
 	}
 }
 
-// refusalsPause is the shortest time between two reports of requests that are refused.
-const refusalsPause = 10 * time.Second
+// ignoredPause is the shortest time between two reports of requests that are ignored.
+const ignoredPause = 10 * time.Second
 
-// refuse reports a request that has no effect. Of many in a row it reports some.
-func (b *Brake) refuse(ctx context.Context, why string) {
+// ignore reports a request that has no effect. Of many in a row it reports some.
+func (b *Brake) ignore(ctx context.Context, why string) {
 	b.mu.Lock()
-	if b.refused != "" && time.Since(b.refusedAt) < refusalsPause {
+	if b.requests.ignored != "" && time.Since(b.requests.ignoredAt) < ignoredPause {
 		b.unlock()
 		return
 	}
-	b.refused, b.refusedAt = why, time.Now()
-	problem := b.refusal()
+	b.requests.ignored, b.requests.ignoredAt = why, time.Now()
+	problem := b.ignoredRequest()
 	b.unlock()
 	b.report(ctx)
 	if problem != nil {
-		b.Refused(ctx, problem.Error())
+		b.Ignored(ctx, problem.Error())
 	}
 }
 
-// refusal says which request was refused, and which would count; nil if none was. It needs b.mu.
-func (b *Brake) refusal() error {
-	if b.refused == "" || !b.state.Engaged {
+// ignoredRequest says which request was ignored, and which would count; nil if none was. It needs b.mu.
+func (b *Brake) ignoredRequest() error {
+	if b.requests.ignored == "" || !b.state.Engaged {
 		return nil
 	}
 	now := b.published()
 	return fmt.Errorf("a request to release the brake was ignored and removed: %s. "+
 		"%d deletes are held in engagement %s. To release them: ReleaseBrake, or %s",
-		b.refused, now.Count(), now.Engagement, now.command(b.Bucket.Name()))
+		b.requests.ignored, now.Count(), now.Engagement, now.command(b.Bucket.Name()))
 }
 
 // command is what an operator types to release all that is held.

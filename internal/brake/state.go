@@ -141,7 +141,7 @@ func (b *Brake) engage(reason string) bool {
 		return false
 	}
 	b.state = State{Engaged: true, Engagement: nuid.Next(), Since: time.Now(), Reason: reason}
-	b.ordered, b.refused = "", ""
+	b.requests.beginEngagement()
 	return true
 }
 
@@ -158,7 +158,7 @@ func (b *Brake) stateIf(news bool) *State {
 // onBoard is the brake's name on the board.
 const onBoard = "brake"
 
-// requestsOnBoard is the name on the board of requests for a release that were refused.
+// requestsOnBoard is the name on the board of requests for a release that were ignored.
 func (b *Brake) requestsOnBoard() string { return "release (bucket " + b.Bucket.Name() + ")" }
 
 // report shows what the brake is now: it may be told of an older state late.
@@ -177,7 +177,7 @@ func (b *Brake) report(ctx context.Context) {
 		if !b.running {
 			return nil
 		}
-		return b.refusal()
+		return b.ignoredRequest()
 	})
 }
 

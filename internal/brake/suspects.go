@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -56,13 +55,13 @@ func (b *Brake) Reconsider(key string) bool {
 func (b *Brake) Asking() (answered func()) {
 	b.mu.Lock()
 	defer b.unlock()
-	b.asking++
-	b.asked = true
+	b.collection.asking++
+	b.collection.asked = true
 	return func() {
 		b.mu.Lock()
 		defer b.unlock()
-		b.asking--
-		b.last = time.Now()
+		b.collection.asking--
+		b.collection.last = time.Now()
 		b.poke()
 	}
 }
@@ -110,31 +109,39 @@ func (b *Brake) ForgetDelete(key string) {
 	b.poke()
 }
 
-// suspect, collecting and the other methods that take no context need b.mu.
+// suspect and the other methods that take no context need b.mu.
 func (b *Brake) suspect(key string) {
-	b.last = time.Now()
+	c := &b.collection
+	c.last = time.Now()
 	if len(b.suspects) == 0 {
-		b.first, b.asked = b.last, b.asking > 0
+		c.first, c.asked = c.last, c.asking > 0
 	}
 	b.suspects.Insert(key)
 }
 
-// collecting returns how long to wait for more suspects.
-func (b *Brake) collecting() time.Duration {
-	switch latest := time.Until(b.first.Add(askPatience)); {
-	case b.asking > 0:
+// collection is how the suspects come, before the brake decides about all of them.
+type collection struct {
+	first, last time.Time // when the first of them came, and the last
+	asking      int       // how many answers of the leader are awaited, see Asking
+	asked       bool      // it was asked since the first of them came
+}
+
+// wait returns how long to wait for more suspects.
+func (c *collection) wait() time.Duration {
+	switch latest := time.Until(c.first.Add(askPatience)); {
+	case c.asking > 0:
 		return latest
-	case b.asked:
-		return min(time.Until(b.last.Add(quiet)), latest)
+	case c.asked:
+		return min(time.Until(c.last.Add(quiet)), latest)
 	}
-	return min(time.Until(b.last.Add(quiet)), time.Until(b.first.Add(patience)))
+	return min(time.Until(c.last.Add(quiet)), time.Until(c.first.Add(patience)))
 }
 
 func (b *Brake) suspectsAreDue() (now bool, wait time.Duration) {
 	if len(b.suspects) == 0 {
 		return false, 0
 	}
-	wait = b.collecting()
+	wait = b.collection.wait()
 	return wait <= 0, wait
 }
 
@@ -155,7 +162,7 @@ func (b *Brake) judgeSuspects(ctx context.Context) {
 		b.announce(ctx, *engaged)
 	}
 	for _, key := range free {
-		b.Enqueue(key, operation.Of(operation.Delete), queue.Secondary)
+		b.Enqueue(key, operation.Owed, queue.Secondary)
 	}
 }
 
@@ -163,7 +170,7 @@ func (b *Brake) judgeSuspects(ctx context.Context) {
 func (b *Brake) judgeAgain() {
 	b.mu.Lock()
 	defer b.unlock()
-	b.last, b.asked = time.Now(), true
+	b.collection.last, b.collection.asked = time.Now(), true
 }
 
 // absentSuspects returns the suspects whose document is absent although nobody was seen to delete it. The others are
@@ -205,7 +212,7 @@ func (b *Brake) holdOrFree(
 	b.mu.Lock()
 	defer b.unlock()
 	if weighed.came != b.came {
-		b.last = time.Now()
+		b.collection.last = time.Now()
 		return nil, nil // they are judged again, with what has come
 	}
 	absent = absent.Intersection(b.suspects) // the others came back meanwhile
@@ -232,7 +239,7 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 		return fmt.Sprintf("the stream of the bucket is not the one that was known "+
 			"(recreated, or restored to an earlier state), and %d primaries are not in it", len(suspects))
 	}
-	if n := b.expired(suspects); n > 0 {
+	if n := b.agedOut(suspects); n > 0 {
 		return fmt.Sprintf("%d primaries expired by the age limit of the bucket, and nobody said that this is meant: "+
 			"take the limit (max_age) off and put the documents back, or set entity.Config.DocumentsExpire. Or an "+
 			"answer of the server, which somebody had sent in their place, has expired: put the documents back", n)
@@ -245,9 +252,9 @@ func (b *Brake) reasonToHold(suspects sets.Set[string], anchors int) string {
 	return fmt.Sprintf("%d of %d primaries vanished without a delete being seen within %v", going, known, b.Window)
 }
 
-func (b *Brake) expired(suspects sets.Set[string]) (n int) {
+func (b *Brake) agedOut(suspects sets.Set[string]) (n int) {
 	for key := range suspects {
-		if b.Primaries.Expired(key) {
+		if b.Primaries.AgedOut(key) {
 			n++
 		}
 	}
@@ -267,32 +274,3 @@ func (b *Brake) goingAlready() int {
 
 // massive is the rule: at least Least, and more than half of what is known.
 func massive(going, known int) bool { return going >= Least && 2*going > known }
-
-// window remembers which keys went within a span of time, each once. The zero went is ready.
-type window struct {
-	span time.Duration
-	went map[string]time.Time
-}
-
-func (w *window) add(key string, now time.Time) {
-	if w.went == nil {
-		w.went = map[string]time.Time{}
-	}
-	w.went[key] = now
-}
-
-func (w *window) expire(now time.Time) {
-	oldest := now.Add(-w.span)
-	maps.DeleteFunc(w.went, func(_ string, at time.Time) bool { return at.Before(oldest) })
-}
-
-// beside counts the keys that went within the span and are not among the suspects.
-func (w *window) beside(suspects sets.Set[string]) (n int) {
-	w.expire(time.Now())
-	for key := range w.went {
-		if !suspects.Has(key) {
-			n++
-		}
-	}
-	return n
-}

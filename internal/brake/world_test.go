@@ -251,7 +251,7 @@ func (w *world) begin() {
 				f(state)
 			}
 		},
-		Refused: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
+		Ignored: func(_ context.Context, message string) { w.change(func() { w.refused = append(w.refused, message) }) },
 	})
 	w.lead(b)
 }
@@ -477,7 +477,7 @@ func (p *primaries) Evidenced(key string) bool {
 	return p.evidenced[key]
 }
 
-func (p *primaries) Expired(key string) bool {
+func (p *primaries) AgedOut(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.expired[key]

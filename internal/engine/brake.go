@@ -23,8 +23,8 @@ func (e *Engine) newBrake() *brake.Brake {
 		Enqueue:     e.queue.Add,
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
-		Refused: func(_ context.Context, message string) {
-			e.events.Self(EventWarning, "BrakeReleaseIgnored", message)
+		Ignored: func(_ context.Context, message string) {
+			e.EventOfSelf(EventWarning, "BrakeReleaseIgnored", message)
 		},
 		Board: e.health,
 	})
@@ -40,7 +40,7 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 	if f := e.opts.OnBrake; f != nil {
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
-	e.events.Self(eventType, reason, message)
+	e.EventOfSelf(eventType, reason, message)
 }
 
 // RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
@@ -59,7 +59,7 @@ func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err er
 		return tell
 	}
 	sources := func() source.Group { return e.sources }
-	return (&outages{Self: e.events.Self, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
+	return (&outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
 }
 
 // Brake is the brake; nil without teardown.

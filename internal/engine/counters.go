@@ -59,8 +59,5 @@ func (e *Engine) BrakeState() (state brake.State) {
 // Health is what does not work now, sources and buckets, with the reason. Rooms above may report more.
 func (e *Engine) Health() *health.Board { return e.health }
 
-// Events records events about primaries and the controller.
-func (e *Engine) Events() *Events { return &e.events }
-
 // APIStats are those of the sources behind APIs, by kind.
 func (e *Engine) APIStats() map[string]apisource.Stats { return e.APIs.Stats() }

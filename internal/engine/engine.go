@@ -61,7 +61,6 @@ type Engine struct {
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
-	events    Events
 	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
 
@@ -111,10 +110,6 @@ func New[T entity.IEntity](
 	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
-	e.events = Events{
-		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
-		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
-	}
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
@@ -234,10 +229,6 @@ func (e *Engine) lastSeen(key string) metav1.Object {
 		return deleted.Object
 	}
 	return nil
-}
-
-func (e *Engine) warn(key, reason, message string) {
-	e.events.Primary(key, EventWarning, reason, message)
 }
 
 // callback runs a callback of the user; its panic must not end the process.

@@ -130,10 +130,10 @@ func TestWhatStaysAwayIsToldAfterThePause(t *testing.T) {
 func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, told, _ := newOutages()
-		e := &Events{Name: "sites", Callback: func(_ string, f func()) { f() }, Recorder: recorderOf(o.Self)}
+		e := &Engine{name: "sites", opts: Options{Recorder: recorderOf(o.Self)}}
 		runs, stop := context.WithCancel(t.Context())
 		release := make(chan struct{})
-		lead := e.Terms(runs, "host_1", func(ctx context.Context, _ *lease.Term) {
+		lead := e.tellTerms(runs, "host_1", func(ctx context.Context, _ *lease.Term) {
 			<-ctx.Done()
 			<-release // it returns late
 		})

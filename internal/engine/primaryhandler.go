@@ -86,7 +86,7 @@ func (o *primaryHandler) Deleted(key string, last metav1.Object, deletion natsin
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures, s.Terminals = false, nil, 0, 0
 		s.Deleted = &keytable.ObservedDelete{
 			Object: last, Evidenced: deletion.Evidenced,
-			Expired: deletion.Reason == natsinformer.ExpiryMarker && !deletion.Evidenced,
+			AgedOut: deletion.Reason == natsinformer.ExpiryMarker && !deletion.Evidenced,
 		}
 	})
 	op := operation.Delete

@@ -162,7 +162,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 	})
 	o.Attempt.News = true
-	e.events.Record(o.Subject, EventWarning, entity.ReasonTerminal, message)
+	e.eventAbout(o.Subject, EventWarning, entity.ReasonTerminal, message)
 	e.APIs.Attempted(it.Key, false)
 }
 

@@ -147,6 +147,6 @@ func (s *sweeper) sweep(ctx context.Context) {
 		found = nil
 	}
 	for _, owner := range s.Brake.Sweep(ctx, found) {
-		s.Queue.Add(owner, operation.Of(operation.Delete)|operation.ByHand, queue.Background)
+		s.Queue.Add(owner, operation.Swept, queue.Background)
 	}
 }

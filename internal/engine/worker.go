@@ -58,7 +58,7 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) lifecycle.Outcome {
 		}
 		why := lifecycle.NotDecodable(v, e.primary.StreamID())
 		if first {
-			e.events.Of(it.Key, v, EventWarning, entity.ReasonInvalid, why)
+			e.eventOfView(it.Key, v, EventWarning, entity.ReasonInvalid, why)
 		}
 		return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, why)
 	}

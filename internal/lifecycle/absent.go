@@ -75,8 +75,8 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	if owed {
 		r.Keys.NoteOwed(it.Key)
 	}
-	ordered := it.Ops.AskedFor() || it.Ops.Has(operation.Delete) || it.Ops.Has(operation.Purge)
-	it.Ops = operation.Union(it.Ops, deleteOperation(it))
+	ordered := it.Ops.AskedFor() || it.Ops.Gone()
+	it.Ops = operation.Union(it.Ops, operation.Deletion(it.Ops))
 	admitted, err := r.admitted(t, it, held)
 	if err != nil {
 		return r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
@@ -130,17 +130,17 @@ func (r *RecordedLife) admitted(t *Term, it queue.Item, held *entity.Record) (bo
 	}
 	found, err := r.Teardown.Guard.Gone(t.Ctx, it.Key) // nothing but the cache says that it is gone
 	if err == nil && owed && found.Expired && seen == nil {
-		r.noteExpired(it.Key)
+		r.noteAgedOut(it.Key)
 		return !r.Brake.Reconsider(it.Key), nil
 	}
 	return err == nil, err
 }
 
-// noteExpired remembers of a key that it expired before this process began to watch, so that the brake knows.
-func (r *RecordedLife) noteExpired(key string) {
+// noteAgedOut remembers of a key that it aged out before this process began to watch, so that the brake knows.
+func (r *RecordedLife) noteAgedOut(key string) {
 	r.Keys.Change(key, func(s *keytable.State) {
 		if s.Deleted == nil { // else an event has told meanwhile
-			s.Deleted = &keytable.ObservedDelete{Expired: true}
+			s.Deleted = &keytable.ObservedDelete{AgedOut: true}
 		}
 	})
 	if r.Teardown.Primaries.Exists(key) {
@@ -159,19 +159,11 @@ func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete
 	r.Keys.Amend(key, func(s *keytable.State) {
 		if s.Deleted == seen {
 			s.Deleted = &keytable.ObservedDelete{
-				Object: seen.Object, Evidenced: !found.Expired, Expired: found.Expired,
+				Object: seen.Object, Evidenced: !found.Expired, AgedOut: found.Expired,
 			}
 		}
 	})
 	return !found.Expired, nil
-}
-
-// deleteOperation makes sure that the reconciler is told Delete or Purge, whatever made the key due.
-func deleteOperation(it queue.Item) operation.Operations {
-	if it.Ops.Has(operation.Purge) {
-		return operation.Of(operation.Purge)
-	}
-	return operation.Of(operation.Delete)
 }
 
 // tearDown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
@@ -186,7 +178,7 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
-		ops := operation.Union(r.opsWithoutAnchor(it), deleteOperation(it))
+		ops := operation.Union(r.opsWithoutAnchor(it), operation.Deletion(it.Ops))
 		return Outcome{Verdict: Succeeded, Attempt: a, After: after, Ops: ops}
 	}
 	anchor := r.Anchors.Cached(it.Key)
@@ -240,7 +232,7 @@ func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where stri
 // that there is something left to do.
 func (r *RecordedLife) opsWithoutAnchor(it queue.Item) operation.Operations {
 	if it.Ops.AskedFor() && !record.IsAnchor(r.Anchors.Cached(it.Key)) {
-		return operation.Of(operation.Delete) | operation.ByHand
+		return operation.Deletion(it.Ops) | operation.ByHand
 	}
 	return 0
 }

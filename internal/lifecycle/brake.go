@@ -32,10 +32,10 @@ func (p BrakePrimaries) Evidenced(key string) bool {
 	return deleted != nil && deleted.Evidenced
 }
 
-// Expired implements brake.Primaries.
-func (p BrakePrimaries) Expired(key string) bool {
+// AgedOut implements brake.Primaries.
+func (p BrakePrimaries) AgedOut(key string) bool {
 	deleted := p.Keys.Of(key).Deleted
-	return deleted != nil && deleted.Expired
+	return deleted != nil && deleted.AgedOut
 }
 
 // Revisions implements brake.Primaries.

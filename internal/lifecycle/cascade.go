@@ -19,7 +19,7 @@ import (
 // long as the primary is gone.
 func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err error) {
 	targets, err := t.toDelete(ctx, a)
-	if err != nil || len(targets)+len(a.unproven)+len(a.crossing) == 0 {
+	if err != nil || len(targets) == 0 && a.leavesNothing() {
 		return err == nil, err
 	}
 	keep, err := t.asksToKeep(ctx, a.key)
@@ -27,7 +27,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 		return false, err
 	}
 	if keep {
-		a.unproven, a.crossing = nil, nil // it would stay anyway
+		a.leaveNothing() // it would stay anyway
 		return true, t.leave(ctx, a.key)
 	}
 	if len(targets) == 0 {
@@ -74,7 +74,7 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 
 // toDelete returns what a primary that is gone still owns, but for what is to stay. Of that the sweep has to know.
 func (t *Teardown) toDelete(ctx context.Context, a *absence) ([]owned, error) {
-	a.unproven, a.crossing = nil, nil
+	a.leaveNothing()
 	targets, err := t.ownedBy(a)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 		}
 		for _, obj := range objects {
 			switch {
-			case claim.Owns(obj, a.key):
+			case a.owns(obj, claim):
 				found = append(found, owned{s, obj})
 			case !a.leaves(s, obj, claim):
 				t.Counters.Foreign()
@@ -147,10 +147,10 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
 			switch {
 			case slices.ContainsFunc(kept, isKept):
-			case claim.Owns(obj, a.key) && unknown != nil:
+			case a.owns(obj, claim) && unknown != nil:
 				return nil, fmt.Errorf("%s %q: whether %s %q is to stay is not known: %w",
 					t.Kind, a.key, s, source.ObjectKey(obj), unknown)
-			case claim.Owns(obj, a.key):
+			case a.owns(obj, claim):
 				found = append(found, owned{s, obj})
 			default:
 				a.leaves(s, obj, claim)

@@ -76,6 +76,8 @@ func (g *guarded) AdmitPrune(_, _ string) bool { return !g.holds }
 func (g *guarded) ForgetPrune(string)          {}
 func (g *guarded) LetsGo(string) bool          { return g.owed && !g.holds }
 
+func (g *guarded) WasLetGo(string) bool { return true }
+
 func (g *guarded) AdmitSwept(context.Context, string, string, string, string) bool {
 	return !g.owed && !g.holds
 }

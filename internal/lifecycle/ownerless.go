@@ -26,22 +26,18 @@ type Ownerless struct {
 	// the leader no marker of its delete.
 	NeverWas       int
 	CrossNamespace int // they name an owner in another namespace, and may not
+
+	unanswered int // the leader was not asked for their owner, or did not answer
 }
 
-// ownerless is what one sweep finds out about objects whose marks somebody has taken off.
+// ownerless is what one sweep finds out about objects.
 type ownerless struct {
 	Ownerless
 	teardown *Teardown
-	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
-	unmarked newlyFound
-	neverWas newlyFound
-	doubted  newlyFound
-	unproven newlyFound
-	crossing newlyFound
-	had      map[string]answer // what the leader has of a missing owner, by key
+	keys     map[string]string    // of primaries and anchors by the hash of them; made for the first hash
+	newly    [verdicts]newlyFound // of the verdicts that are told
+	had      map[string]answer    // what the leader has of a missing owner, by key
 	asked    int
-	// unanswered objects name a missing owner of which the leader was not asked, or did not answer.
-	unanswered int
 }
 
 // answer is what the leader says of an owner that has neither a document nor a record.
@@ -54,11 +50,11 @@ const (
 )
 
 func (t *Teardown) ownerless() *ownerless {
-	return &ownerless{
-		teardown: t, unmarked: newlyFound{before: t.unmarked}, neverWas: newlyFound{before: t.neverWas},
-		doubted: newlyFound{before: t.doubted}, crossing: newlyFound{before: t.crossing},
-		unproven: newlyFound{before: t.unproven}, had: map[string]answer{},
+	o := &ownerless{teardown: t, had: map[string]answer{}}
+	for v := range o.newly {
+		o.newly[v].before = t.told[v]
 	}
+	return o
 }
 
 // newlyFound names the first objects that the last sweep did not find.
@@ -90,61 +86,8 @@ func (f *newlyFound) knows(s source.Owned, obj metav1.Object) bool {
 	return before
 }
 
-// see counts an object without an owner of our kind if it once had one.
-func (o *ownerless) see(s source.Owned, obj metav1.Object, named owner.Named) {
-	if !named.IsNone() || obj.GetDeletionTimestamp() != nil || !s.WrittenBy(obj, o.teardown.Anchors.Controller) {
-		return
-	}
-	o.unmarked.add(s, obj)
-	o.Unmarked++
-}
-
-// contradicts counts an object whose labels name another owner or installation than its annotations, which are ours. It
-// reports whether the object is such.
-func (o *ownerless) contradicts(s source.Owned, obj metav1.Object, named owner.Named, claim owner.Claim) bool {
-	if !named.Contradicts() || claim.IsForeign(named) {
-		return false
-	}
-	o.doubted.add(s, obj)
-	o.Contradicting++
-	return true
-}
-
 // mostAsked bounds how many owners the leader is asked about in a sweep.
 const mostAsked = 1000
-
-// crosses counts an object that names an owner in another namespace, and may not. It reports whether it is such. What a
-// deletion policy left stays known as left: somebody may open the source.
-func (o *ownerless) crosses(
-	s source.Owned, obj metav1.Object, claim owner.Claim, key string, left *leftOwners,
-) bool {
-	if !claim.Crosses(obj, key) {
-		return false
-	}
-	if !o.teardown.Primaries.Exists(key) {
-		left.use(key)
-	}
-	o.crossing.add(s, obj)
-	o.CrossNamespace++
-	return true
-}
-
-// lived reports whether the leader has a marker of the delete of an owner that has neither a document nor a record. It
-// counts an object without: who may write secondaries can name any owner, and what names one that never was may be
-// another installation's, as where two installations of the original Kumori runtime share a cluster. What the leader
-// was not asked for now, or did not answer, stays what it was, and waits for another sweep.
-func (o *ownerless) lived(s source.Owned, obj metav1.Object, key string) bool {
-	switch had := o.had[key]; {
-	case had == marked:
-		return true
-	case had == never || o.neverWas.knows(s, obj):
-		o.neverWas.add(s, obj)
-		o.NeverWas++
-	default:
-		o.unanswered++
-	}
-	return false
-}
 
 // ask asks the leader once in a sweep. What no key of the bucket can be never was in it.
 func (o *ownerless) ask(ctx context.Context, key string) {
@@ -171,31 +114,12 @@ func (o *ownerless) ask(ctx context.Context, key string) {
 
 // report logs what the last sweep did not find.
 func (o *ownerless) report(ctx context.Context) {
-	o.reportUnproven(ctx)
-	o.teardown.unmarked, o.teardown.neverWas = o.unmarked.now, o.neverWas.now
-	o.teardown.doubted, o.teardown.crossing = o.doubted.now, o.crossing.now
-	if len(o.doubted.first) > 0 {
-		klog.FromContext(ctx).Info("Labels name another owner or installation than annotations do, so it is not "+
-			"certain whose these objects are, and nothing deletes them: mend them, as Apply does, or delete them "+
-			"by hand",
-			"first", o.doubted.first, "all", o.Contradicting)
-	}
-	if len(o.unmarked.first) > 0 {
-		klog.FromContext(ctx).Info("Objects that this controller has written name no owner any more: nothing deletes "+
-			"them; delete them, or let their primaries adopt them (AdoptOrFail)",
-			"first", o.unmarked.first, "all", o.Unmarked)
-	}
-	if len(o.neverWas.first) > 0 {
-		klog.FromContext(ctx).Info("Objects name an owner that, as far as anybody can tell, never was: it has neither "+
-			"a document nor a record, and the leader no marker of its delete. Nothing deletes them, because "+
-			"somebody else may have made them; delete them by hand if nobody needs them",
-			"first", o.neverWas.first, "all", o.NeverWas)
-	}
-	if len(o.crossing.first) > 0 {
-		klog.FromContext(ctx).Info("Objects name an owner in another namespace, so they are nobody's: no primary is "+
-			"reconciled for them, and nothing deletes them; open their source to such owners "+
-			"(WithOwnersInOtherNamespaces) if they are meant so",
-			"first", o.crossing.first, "all", o.CrossNamespace)
+	for v := range verdicts {
+		newly := &o.newly[v]
+		o.teardown.told[v] = newly.now
+		if len(newly.first) > 0 {
+			klog.FromContext(ctx).Info(rulings[v].found, "first", newly.first, "all", *rulings[v].count(&o.Ownerless))
+		}
 	}
 }
 
@@ -210,9 +134,6 @@ func (o *ownerless) keyOf(named owner.Named) (key string, known bool) {
 		o.keys = o.hashes()
 	}
 	key, known = o.keys[hash]
-	if !known {
-		o.Hashed++
-	}
 	return key, known
 }
 

@@ -51,7 +51,7 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
 				continue
 			}
-			if none.neverWas.knows(s, obj) {
+			if none.newly[neverWas].knows(s, obj) {
 				again = append(again, key)
 				continue
 			}
@@ -81,49 +81,21 @@ func (t *Teardown) orphanedIn(
 	}
 	claim := t.Owner.Claim().In(s)
 	for _, obj := range s.All() {
-		named, ok := claim.OwnerOf(obj)
-		if !ok {
-			none.see(s, obj, named)
-			continue
+		v, key := none.judge(ctx, s, obj, claim, left)
+		none.note(v, s, obj)
+		if v == foreign {
+			t.Counters.Foreign()
 		}
-		if !claim.MayDelete(obj) {
-			if none.unproves(s, obj, named, claim, left) {
-				continue
-			}
-			if !none.contradicts(s, obj, named, claim) {
-				t.Counters.Foreign()
-			}
-			continue
-		}
-		if claim.IsProvenByOlder(obj) {
-			none.ProvenByOlder++
-		}
-		key, known := none.keyOf(named)
-		if !known || none.crosses(s, obj, claim, key, left) {
-			continue
-		}
-		if t.Primaries.Exists(key) {
+		ruling := &rulings[v]
+		if ruling.known {
 			found.Known++
-			continue
 		}
-		if t.mayOwe(key) { // its teardown is owed anyway, and may be about to leave them
-			left.use(key)
-			found.Known++
-			if !record.IsAnchor(t.Anchors.Cached(key)) { // unreadable: what the brake holds of it stays held
-				keepBack(&found, obj, key, true)
-			}
-			continue
-		}
-		if left.has(ctx, key) {
-			found.Known++
-			continue
-		}
-		if claim.IsProven(obj) || none.lived(s, obj, key) {
-			found.Known++
+		switch {
+		case ruling.goes:
 			found.Count++
 			note(&found, obj, key)
-		} else if t.wellFormed(key) { // else there is nobody to ask about, and nothing to release
-			keepBack(&found, obj, key, none.had[key] == unknown && !none.neverWas.knows(s, obj))
+		case ruling.kept && (v == unreadable || t.wellFormed(key)): // else there is nobody to ask about, or to release
+			keepBack(&found, obj, key, ruling.unknown)
 		}
 	}
 	return found

@@ -57,6 +57,8 @@ type TeardownCounters struct {
 type TeardownBrake interface {
 	// LetsGo reports whether the delete of a key, which is owed, is evidenced or the brake has let it go.
 	LetsGo(key string) bool
+	// WasLetGo reports whether a sweep or a release let an owner go that has no record.
+	WasLetGo(owner string) bool
 	// AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record.
 	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
 }
@@ -94,12 +96,8 @@ type TeardownConfig struct {
 // not.
 type Teardown struct {
 	TeardownConfig
-	unusedLeft map[string]struct{} // see leftOwners; only the sweep's, as is the next
-	unmarked   map[string]struct{} // see ownerless, as for the next
-	neverWas   map[string]struct{}
-	doubted    map[string]struct{}
-	unproven   map[string]struct{}
-	crossing   map[string]struct{}
+	unusedLeft map[string]struct{}           // see leftOwners; only the sweep's, as is the next
+	told       [verdicts]map[string]struct{} // what the last sweep found that is told, by source and key
 }
 
 // NewTeardown returns a Teardown.
@@ -121,6 +119,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	}
 	var waitsFor error
 	if !t.NoCascade {
+		if err := a.lookWhetherItWas(ctx); err != nil {
+			return false, err
+		}
 		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
 		var waiting []source.Owned
 		waiting, waitsFor = t.outdatedSources()
@@ -164,7 +165,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		return false, t.APIs.CannotList(key)
 	}
 	ended, err := t.removeRecords(ctx, a)
-	if ended {
+	if ended || a.neverWas {
 		a.tellLeft(ctx)
 	}
 	return true, err

@@ -160,13 +160,10 @@ func (t *Trail) judge(ops operation.Operations) (real, own bool) {
 			ownEvent = true
 		}
 	}
-	asked := ops.Has(operation.Manual) || ops.Has(operation.Delete) || ops.Has(operation.Purge) ||
-		ops.Has(operation.External) || ops&operation.ByHand != 0 && ops&operation.ByHandler == 0
-	unexplained := ops.Has(operation.Put) && !ownPut ||
-		(ops.Has(operation.Secondary) || ops.Has(operation.Tertiary)) && !ownEvent
+	unexplained := ops.Has(operation.Put) && !ownPut || operation.MayBeOwn(ops) && !ownEvent
 	own = ownPut || ownEvent || t.short && ops.Has(operation.Requeue)
 	paused := ops.Has(operation.Requeue) && !own
-	return t.others || asked || unexplained || paused, own
+	return t.others || operation.OfOthers(ops) || unexplained || paused, own
 }
 
 // repeats tells whether the key did again what caused a run before. A reconcile that makes one object after another

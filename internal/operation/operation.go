@@ -29,17 +29,58 @@ const (
 	Manual    Operation = 9 // somebody asked for it by hand
 )
 
-var operationNames = [...]string{
-	Put:       "Put",
-	Delete:    "Delete",
-	Purge:     "Purge",
-	Secondary: "Secondary",
-	Tertiary:  "Tertiary",
-	External:  "External",
-	Resync:    "Resync",
-	Retry:     "Retry",
-	Requeue:   "Requeue",
-	Manual:    "Manual",
+// table is all that there is to know of an operation. A new one needs a row here, and its constant for users in
+// controller/operation.go and controllerruntime/operation.go.
+var table = [...]struct {
+	name string
+	is   trait
+}{
+	Put:       {"Put", document},
+	Delete:    {"Delete", document | gone | others},
+	Purge:     {"Purge", document | gone | others},
+	Secondary: {"Secondary", event},
+	Tertiary:  {"Tertiary", event},
+	External:  {"External", event | others},
+	Resync:    {"Resync", 0},
+	Retry:     {"Retry", delayed},
+	Requeue:   {"Requeue", delayed},
+	Manual:    {"Manual", asked | others},
+}
+
+// trait is what operations have in common.
+type trait uint8
+
+const (
+	document trait = 1 << iota // says what last happened to the document: of those, a set holds the last
+	gone                       // the document is gone
+	event                      // something else than the primary has changed
+	delayed                    // its delay has passed: an event that comes first drops it
+	asked                      // somebody asked for it: it runs even if nothing is owed, and wakes a parked key
+	others                     // the key's own writes do not cause it
+)
+
+// all returns the set of the operations with a trait.
+func all(is trait) (set Operations) {
+	for op, row := range table {
+		if row.is&is != 0 {
+			set |= 1 << op
+		}
+	}
+	return set
+}
+
+var (
+	documents, goners, events    = all(document), all(gone), all(event)
+	delays, askings, notOwnDoing = all(delayed), all(asked), all(others)
+)
+
+// All returns all operations, the lowest first.
+func All() []Operation {
+	ops := make([]Operation, len(table))
+	for op := range ops {
+		ops[op] = Operation(op)
+	}
+	return ops
 }
 
 // String returns the operation's name, such as "Put", and "Unknown" for a value
@@ -48,10 +89,10 @@ func (o Operation) String() string {
 	if !o.known() {
 		return "Unknown"
 	}
-	return operationNames[o]
+	return table[o].name
 }
 
-func (o Operation) known() bool { return int(o) < len(operationNames) }
+func (o Operation) known() bool { return int(o) < len(table) }
 
 // Operations is a set of reasons to reconcile a key. The zero value is the empty
 // set, which a reconciler is never handed. Of Put, Delete and Purge it holds at
@@ -67,13 +108,36 @@ const (
 	// the key's own doing, so the request alone does not end a loop.
 	ByHandler Operations = 1 << 30
 
-	public   Operations = 1<<len(operationNames) - 1
-	document            = 1<<Put | 1<<Delete | 1<<Purge
-	events              = 1<<Secondary | 1<<Tertiary | 1<<External
+	public Operations = 1<<len(table) - 1
 
-	// Delayed are the reasons that name a delay which has passed. An event that comes first drops them.
-	Delayed = 1<<Retry | 1<<Requeue
+	// Owed is the reason of a delete that is owed, and Swept that of an owner without a record: it runs although
+	// nothing is owed.
+	Owed  Operations = 1 << Delete
+	Swept            = Owed | ByHand
 )
+
+// Gone reports whether the document is gone.
+func (o Operations) Gone() bool { return o&goners != 0 }
+
+// Deletion is what a reconciler is told of a primary that is gone, whatever made the key due: Purge or Delete.
+func Deletion(o Operations) Operations {
+	if o.Has(Purge) {
+		return 1 << Purge
+	}
+	return Owed
+}
+
+// AfterEvent returns the set without the reasons whose delay an event has overtaken.
+func AfterEvent(o Operations) Operations { return o &^ delays }
+
+// IsEvent reports whether op says that something else than the primary has changed.
+func IsEvent(op Operation) bool { return events.Has(op) }
+
+// OfOthers reports whether there is a reason that the key's own writes do not cause.
+func OfOthers(o Operations) bool { return o&notOwnDoing != 0 || o&ByHand != 0 && o&ByHandler == 0 }
+
+// MayBeOwn reports whether there is an event that the key's own writes may have caused.
+func MayBeOwn(o Operations) bool { return o&(events&^notOwnDoing) != 0 }
 
 // Has reports whether op is in the set. It is false for an unknown operation.
 func (o Operations) Has(op Operation) bool {
@@ -91,7 +155,7 @@ func (o Operations) String() string {
 		return Operation(bits.TrailingZeros32(uint32(o))).String()
 	}
 	var b strings.Builder
-	for op := range Operation(len(operationNames)) {
+	for _, op := range All() {
 		if !o.Has(op) {
 			continue
 		}
@@ -130,18 +194,18 @@ func (o Operations) OrManual() Operations {
 
 // Union merges two sets of reasons: of Put, Delete and Purge the newer wins, the others accumulate.
 func Union(older, newer Operations) Operations {
-	if newer&document != 0 {
-		older &^= document
+	if newer&documents != 0 {
+		older &^= documents
 	}
 	return older | newer
 }
 
 // AskedFor reports whether somebody enqueued the key by hand: it runs even if nothing is owed.
-func (o Operations) AskedFor() bool { return o&ByHand != 0 || o.Has(Manual) }
+func (o Operations) AskedFor() bool { return o&(ByHand|askings) != 0 }
 
 // WakesParked reports whether the operations ask to try a parked key again at once although it has not changed.
 func (o Operations) WakesParked() bool {
-	return o.Has(Manual) || o&ByHand != 0 && o&document != 0
+	return o&askings != 0 || o&ByHand != 0 && o&documents != 0
 }
 
 // StirsParked reports whether something that a parked key owns or reads has changed: it is tried again, but not sooner

@@ -12,10 +12,10 @@ func (q *Queue) later(
 ) {
 	switch {
 	case e.ops != 0:
-		e.ops = operation.Union(ops&^operation.Delayed, e.ops)
+		e.ops = operation.Union(operation.AfterEvent(ops), e.ops)
 		q.raise(e, prio)
 	case e.wait != nil && e.wait.kind == quietDelay:
-		e.wait.ops = operation.Union(ops&^operation.Delayed, e.wait.ops)
+		e.wait.ops = operation.Union(operation.AfterEvent(ops), e.wait.ops)
 		e.wait.prio = max(e.wait.prio, prio)
 	case d <= 0:
 		if e.wait != nil {
@@ -37,7 +37,7 @@ func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.
 		again = again && e.wait.again
 		held := e.wait.ops
 		if e.wait.kind != quietDelay {
-			held &^= operation.Delayed
+			held = operation.AfterEvent(held)
 			e.added = now
 		}
 		ops, prio = operation.Union(held, ops), max(e.wait.prio, prio)
@@ -89,7 +89,7 @@ func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time
 	case t.kind != quietDelay:
 		e.added = now
 		t.again = false
-		t.ops, t.prio, t.kind = operation.Union(t.ops&^operation.Delayed, ops), max(t.prio, prio), quietDelay
+		t.ops, t.prio, t.kind = operation.Union(operation.AfterEvent(t.ops), ops), max(t.prio, prio), quietDelay
 	default:
 		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
 	}
