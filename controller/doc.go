@@ -47,11 +47,11 @@
 // reconciled. The source has synced and shows no older state than its server has. The object is for certain that
 // primary's: kind, key, installation, proof and namespace. The delete is evidenced, or the brake lets it go.
 //
-// A delete is evidenced if this process saw it, or the leader has its marker; any other is inferred from absence. The
-// brake engages if more than half of what is known, and at least ten, would go, or if the bucket's stream is not the
-// one that was known. Then it lets nothing go until [Controller.ReleaseBrake]. What is owned carries a revision of its
-// owner's document, [entity.OwnerRevisionAnnotation]. One that the stream has not reached shows that the stream was
-// restored to an earlier state. docs/restoring.md in the repository has the procedure.
+// A delete is evidenced if this process saw it; any other is inferred from absence. The brake engages if more than half
+// of what is known, and at least ten, would go, or if the bucket's stream is not the one that was known. Then it lets
+// nothing go until [Controller.ReleaseBrake]. What is owned carries a revision of its owner's document,
+// [entity.OwnerRevisionAnnotation]. One that the stream has not reached shows that the stream was restored to an
+// earlier state. docs/restoring.md in the repository has the procedure.
 //
 // The marks of an owner are believed, also those that others wrote, so who may annotate an object can have it deleted.
 // Where objects have writers that are not to have that right, [WithOwnerProof] lets only what carries a proof be

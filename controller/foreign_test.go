@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -264,8 +264,8 @@ func TestManyInvalidKeysAreFewLines(t *testing.T) {
 			return c.Stats().Invalid >= many && c.Stats().Malformed >= many
 		})
 		n := log.count("Invalid document") + log.count("Malformed key")
-		if n < printable.LinesAtOnce || n > printable.LinesAtOnce+printable.LinesPerSecond {
-			t.Errorf("%d lines, want %d", n, printable.LinesAtOnce)
+		if n < notify.LinesAtOnce || n > notify.LinesAtOnce+notify.LinesPerSecond {
+			t.Errorf("%d lines, want %d", n, notify.LinesAtOnce)
 		}
 		if log.count("are left out") == 0 {
 			t.Error("no line says that some were left out")

@@ -5,7 +5,8 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Permissions is what a controller needs, with all its sources. NATS() prints that for NATS, and ClusterRole that for
@@ -60,17 +61,13 @@ func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permission
 // add adds what a source needs, other than that of the primaries, or what runs beside the reconciles.
 func (p *Permissions) add(s any, opts []entity.PermissionOption) error {
 	switch s := s.(type) {
-	case interface {
-		Rights(...entity.PermissionOption) (entity.PermissionSet, error)
-	}:
+	case source.NeedsRights:
 		set, err := s.Rights(opts...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 		p.PermissionSet = p.Join(set)
-	case interface {
-		Access() (schema.GroupVersionResource, []string, bool)
-	}:
+	case *kubesource.Source:
 		resource, verbs, ok := s.Access()
 		if !ok {
 			p.Unknown = append(p.Unknown, fmt.Sprint(s))

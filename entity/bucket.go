@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -286,8 +287,11 @@ func (b *bucket) roundTrip(ctx context.Context, msg *nats.Msg) (*nats.Msg, error
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	answer, err := b.denials.Request(ctx, msg)
-	if err == nil {
+	switch {
+	case err == nil:
 		b.async.hears()
+	case errors.Is(err, nats.ErrConnectionClosed):
+		err = notify.Because("closed", fmt.Errorf("%w for good: %s", err, kvstream.IfClosed))
 	}
 	return answer, err
 }
@@ -307,8 +311,9 @@ func (b *bucket) pause(ctx context.Context, attempt int, subject string, err err
 		}
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w",
-		subject, errors.Join(err, context.Cause(ctx)))
+	return notify.Because("no answer",
+		fmt.Errorf("no answer on %q within the deadline (is JetStream up, and has the stream a leader?): %w",
+			subject, errors.Join(err, context.Cause(ctx))))
 }
 
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -8,12 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/nagi-runtime/nagi/internal/exactjson"
-	"github.com/nagi-runtime/nagi/internal/members"
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +22,7 @@ import (
 var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation}
 
 // codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
-// interfaces: see package exactjson.
+// interfaces: see jsonshape.Coder.
 type codec[T IEntity] struct {
 	elem         reflect.Type
 	unstructured bool
@@ -36,11 +32,11 @@ type codec[T IEntity] struct {
 	kind         string
 	apiVersion   string
 	keys         keyspace
-	maxBytes     int             // of a document that is decoded
-	secrets      *secrets.Fields // nil: none
-	holds        bool            // interfaces in a T may hold what has secrets, which secrets does not know
-	shape        *members.Shape  // what T knows of documents
-	keeps        bool            // there are documents with members that T does not know
+	maxBytes     int                // of a document that is decoded
+	secrets      *jsonshape.Secrets // nil: none
+	holds        bool               // interfaces in a T may hold what has secrets, which secrets does not know
+	members      *jsonshape.Members // what T knows of documents
+	keeps        bool               // there are documents with members that T does not know
 	strict       Strictness
 	groupVersion schema.GroupVersion // of apiVersion
 	unmarshal    func([]byte, any) error
@@ -56,7 +52,7 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	c := &codec[T]{
 		elem: t.Elem(), kind: cfg.Kind, apiVersion: cfg.APIVersion, keys: keys,
 		maxBytes:  cmp.Or(cfg.MaxDocumentBytes, DefaultMaxDocumentBytes),
-		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, shape: members.Any(), strict: cfg.Strict,
+		unmarshal: anyJSON.Unmarshal, marshal: anyJSON.Marshal, members: jsonshape.AnyMembers(), strict: cfg.Strict,
 	}
 	c.groupVersion, _ = schema.ParseGroupVersion(cfg.APIVersion) // NewClient has checked it
 	if t == reflect.TypeFor[*None]() {
@@ -74,14 +70,17 @@ func newCodec[T IEntity](cfg Config, keys keyspace) (*codec[T], error) {
 	if err := checkDeepCopy(c.new()); err != nil {
 		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 	}
-	c.status, c.holds = statusField(c.elem), secrets.MayHold(c.elem)
-	coder := exactjson.For(c.elem)
+	if c.status, err = statusField(c.elem); err != nil {
+		return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
+	}
+	c.holds = jsonshape.MayHoldSecrets(c.elem)
+	coder := jsonshape.CoderFor(c.elem)
 	c.unmarshal, c.marshal = coder.Unmarshal, coder.Marshal
-	c.shape = members.Of(c.elem, members.Options{
+	c.members = jsonshape.MembersOf(c.elem, jsonshape.MemberOptions{
 		Ignored: []string{"status"},
 		NotKept: map[string][]string{"": {"kind", "apiVersion"}, "metadata": zeroMetadata},
 	})
-	c.keeps = !c.shape.KnowsAll()
+	c.keeps = !c.members.KnowsAll()
 	if c.status != nil {
 		if zero, err := c.marshal(reflect.Zero(c.elem.FieldByIndex(c.status).Type).Interface()); err == nil {
 			c.noStatus = slices.Concat([]byte(`,"status":`), zero, []byte("}"))
@@ -99,7 +98,7 @@ var zeroMetadata = []string{
 }
 
 // anyJSON is for documents of no type of the user's.
-var anyJSON = exactjson.Any()
+var anyJSON = jsonshape.AnyCoder()
 
 // checkDeepCopy checks that copies of a T are T. Embedding Object would make them the embedded type and lose the rest.
 func checkDeepCopy[T IEntity](zero T) (err error) {
@@ -116,23 +115,17 @@ func checkDeepCopy[T IEntity](zero T) (err error) {
 	return nil
 }
 
-// statusField finds the field whose JSON name is "status", in the struct or in an inlined one.
-func statusField(t reflect.Type) []int {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct ||
-			strings.Contains(options, "inline") && f.Type.Kind() == reflect.Struct {
-			if inner := statusField(f.Type); inner != nil {
-				return append([]int{i}, inner...)
-			}
-			continue
-		}
-		if f.IsExported() && (name == "status" || name == "" && strings.EqualFold(f.Name, "status")) {
-			return []int{i}
-		}
+// statusField finds the field that a member "status" is decoded into; nil if there is none.
+func statusField(t reflect.Type) ([]int, error) {
+	m := jsonshape.Of(t).Lookup("status")
+	switch {
+	case m == nil:
+		return nil, nil
+	case m.ByPointer():
+		return nil, fmt.Errorf("the field %s of %v, which has the status, is in a struct that %v embeds by a pointer: "+
+			"embed it by value", m.Field.Name, m.In, t)
 	}
-	return nil
+	return m.Field.Index, nil
 }
 
 func (c *codec[T]) new() T { return reflect.New(c.elem).Interface().(T) }
@@ -336,41 +329,8 @@ func (c *codec[T]) withoutStatus(document []byte) ([]byte, error) {
 	if shorter, ok := bytes.CutSuffix(document, c.noStatus); ok && len(c.noStatus) > 0 {
 		return append(shorter, '}'), nil
 	}
-	return dropMember(document, "status")
-}
-
-// dropMember removes a member from a JSON object.
-func dropMember(object []byte, name string) ([]byte, error) {
-	if !bytes.Contains(object, []byte(`"`+name+`"`)) {
-		return object, nil
+	if !bytes.Contains(document, []byte(`"status"`)) {
+		return document, nil
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(object),
-		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	out.WriteByte('{')
-	for d.PeekKind() == '"' {
-		member, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		member = member.Clone()
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		if string(member) == `"`+name+`"` {
-			continue
-		}
-		if out.Len() > 1 {
-			out.WriteByte(',')
-		}
-		out.Write(member)
-		out.WriteByte(':')
-		out.Write(value)
-	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
+	return jsonshape.DropMember(document, "status")
 }

@@ -83,7 +83,7 @@ func TestDocumentsDecodeAsEncodingJSONDecodesThem(t *testing.T) {
 	}
 }
 
-// rounded makes of whole numbers in interfaces what encoding/json makes of them: see package exactjson.
+// rounded makes of whole numbers in interfaces what encoding/json makes of them: see jsonshape.Coder.
 func rounded(obj *motleyObject) {
 	obj.Spec.Any, obj.Status.Any = floats(obj.Spec.Any), floats(obj.Status.Any)
 }
@@ -273,7 +273,7 @@ func BenchmarkStrict(b *testing.B) {
 	b.Run("look", func(b *testing.B) { // what with takes more than without
 		b.ReportAllocs()
 		for b.Loop() {
-			if !c.shape.Clean(plainDocument) {
+			if !c.members.Clean(plainDocument) {
 				b.Fatal("it is not clean")
 			}
 		}

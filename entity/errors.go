@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,13 +74,13 @@ type unknownOutcome struct {
 }
 
 func newUnknownOutcome(bucket, natsKey string, cause error) error {
-	return &unknownOutcome{
+	return notify.Because(notify.Reason(cause), &unknownOutcome{
 		StatusError: statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "", natsKey,
 			"writing key %s of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
 				"(outcome unknown); read the key before you write it again: %v",
 			printable.Quote(natsKey), bucket, cause),
 		cause: cause,
-	}
+	})
 }
 
 func (e *unknownOutcome) Is(target error) bool { return target == ErrOutcomeUnknown }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // branching has each way in which one type is in another.
@@ -134,21 +134,21 @@ func checkMembers(t *testing.T, c *codec[*branchingObject], document []byte) boo
 	if err != nil {
 		return false
 	}
-	found, err := c.shape.Look(document)
+	found, err := c.members.Look(document)
 	if err != nil {
 		t.Fatalf("it decodes, and cannot be looked at: %v", err)
 	}
-	if c.shape.Clean(document) && len(found.Problems) > 0 {
+	if c.members.Clean(document) && len(found.Problems) > 0 {
 		t.Fatalf("it counts as clean and has %+v", found.Problems)
 	}
 	strict := stdjson.NewDecoder(bytes.NewReader(document))
 	strict.DisallowUnknownFields()
 	strictErr := strict.Decode(&branchingObject{})
-	unknown := slices.ContainsFunc(found.Problems, func(p members.Problem) bool { return p.Kind == members.Unknown })
+	unknown := slices.ContainsFunc(found.Problems, func(p jsonshape.Problem) bool { return p.Kind == jsonshape.Unknown })
 	if found.More == 0 && unknown != (strictErr != nil) {
 		t.Fatalf("found %+v; encoding/json says: %v", found.Problems, strictErr)
 	}
-	if c.shape.Clean(document) && found.Kept.MustSettle() {
+	if c.members.Clean(document) && found.Kept.MustSettle() {
 		t.Fatalf("it counts as clean, and %s may have to be kept", found.Kept.Object())
 	}
 	if (odd == nil) != (len(found.Problems) == 0) && (odd == nil || odd.kept == nil) && len(obj.Finalizers) == 0 && len(obj.OwnerReferences) == 0 &&
@@ -170,7 +170,7 @@ func checkKept(t *testing.T, c *codec[*branchingObject], obj *branchingObject, o
 	if _, err := c.decode("a", 7, document); err != nil {
 		return // a metav1.Time of the year 0
 	}
-	merged, err := members.Merge(document, odd.kept)
+	merged, err := jsonshape.MergeKept(document, odd.kept)
 	if err != nil || !stdjson.Valid(merged) {
 		t.Fatalf("merged it is %s, %v", merged, err)
 	}
@@ -181,11 +181,11 @@ func checkKept(t *testing.T, c *codec[*branchingObject], obj *branchingObject, o
 	if written, _, err := c.encode(got, "a"); err != nil || !bytes.Equal(written, document) {
 		t.Fatalf("%s\nis written as %s, %v\nwant %s", merged, written, err, document)
 	}
-	again, err := c.shape.Look(merged)
+	again, err := c.members.Look(merged)
 	if kept := c.settled(again.Kept, got, "a"); err != nil || !sameJSON(kept.Object(), odd.kept.Object()) {
 		t.Fatalf("%s\nhas %s, %v\nwant %s", merged, kept.Object(), err, odd.kept.Object())
 	}
-	if slices.ContainsFunc(again.Problems, func(p members.Problem) bool { return p.Kind == members.Duplicate }) &&
+	if slices.ContainsFunc(again.Problems, func(p jsonshape.Problem) bool { return p.Kind == jsonshape.Duplicate }) &&
 		!bytes.Contains(merged, []byte(`"any"`)) {
 		t.Fatalf("%s\nhas %+v", merged, again.Problems)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -373,7 +374,7 @@ func patchedAsRFC7386Says(target, patch any) any {
 	return result
 }
 
-// checkDropped checks dropMember with a document as an encoder writes it.
+// checkDropped checks jsonshape.DropMember with a document as an encoder writes it.
 func checkDropped(t *testing.T, document []byte) {
 	v, _ := parseAny(document)
 	content, ok := v.(map[string]any)
@@ -384,7 +385,7 @@ func checkDropped(t *testing.T, document []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := dropMember(written, "status")
+	got, err := jsonshape.DropMember(written, "status")
 	delete(content, "status")
 	want, _ := anyJSON.Marshal(content)
 	if err != nil || !sameJSON(got, want) {

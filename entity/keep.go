@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"github.com/nagi-runtime/nagi/internal/kvstream"
-	"github.com/nagi-runtime/nagi/internal/members"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -40,7 +40,7 @@ func (c *Client[T]) keep(ctx context.Context, d *draft[T], expected uint64) erro
 			"and Config.Strict refuses them: remove them with a patch, or put another document: %w",
 			c.codec.elem, odd.refusal)
 	}
-	merged, err := members.Merge(d.data, odd.kept)
+	merged, err := jsonshape.MergeKept(d.data, odd.kept)
 	if err == nil {
 		err = checkDepth(merged)
 	}

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/members"
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
@@ -44,7 +43,7 @@ func (c *Client[T]) wholeOf(obj T, oddityOf func() *oddity) ([]byte, error) {
 		return nil, err
 	}
 	if c.codec.holds {
-		held, err := secrets.OfValue(obj)
+		held, err := jsonshape.SecretsOfValue(obj)
 		if err != nil {
 			return nil, fmt.Errorf("leave out the secret fields of %s: %w", c.cfg.Kind, err)
 		}
@@ -65,7 +64,7 @@ func (c *Client[T]) withUnknown(document []byte, odd *oddity) []byte {
 	if odd == nil || odd.kept == nil {
 		return document
 	}
-	whole, err := members.Merge(document, odd.kept)
+	whole, err := jsonshape.MergeKept(document, odd.kept)
 	if err != nil || checkDepth(whole) != nil || len(whole) > max(c.cfg.LastDocumentLimit, 0) {
 		return document // what T knows is enough to clean up after it
 	}
@@ -176,7 +175,7 @@ func (c *codec[T]) mayLack(document []byte) bool {
 	if c.unmarshal(document, obj) != nil {
 		return true // a secret may be what it needs
 	}
-	held, err := secrets.OfValue(obj)
+	held, err := jsonshape.SecretsOfValue(obj)
 	return held != nil || err != nil
 }
 
@@ -207,7 +206,7 @@ func (c *codec[T]) hasText(document []byte, warnings string) bool {
 
 // saidOf returns the warnings about the members of a document; nil if it is none.
 func (c *codec[T]) saidOf(document []byte) map[string]bool {
-	found, err := c.shape.Look(document)
+	found, err := c.members.Look(document)
 	if err != nil {
 		return nil
 	}

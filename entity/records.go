@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,7 +23,7 @@ type Records struct {
 	cfg     Config
 	limit   int // bytes of a record
 	status  statusDecoder
-	secrets *secrets.Fields
+	secrets *jsonshape.Secrets
 	recent  *recordLRU
 	echoes  *echoes
 	// controller is whose records they are; nil: not known.

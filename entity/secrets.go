@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // secretsOf returns the secret fields of the documents of a type: those with a tag, and Config.SecretFields.
-func secretsOf(elem reflect.Type, cfg Config) (*secrets.Fields, error) {
+func secretsOf(elem reflect.Type, cfg Config) (*jsonshape.Secrets, error) {
 	if elem == reflect.TypeFor[unstructured.Unstructured]() {
 		elem = nil
 	}
-	var fields *secrets.Fields
+	var fields *jsonshape.Secrets
 	var err error
 	if elem != nil {
-		if fields, err = secrets.Of(elem); err != nil {
+		if fields, err = jsonshape.SecretsOf(elem); err != nil {
 			return nil, fmt.Errorf("entity: kind %s: %w", cfg.Kind, err)
 		}
 	}

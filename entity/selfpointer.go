@@ -1,12 +1,11 @@
 package entity
 
 import (
-	stdjson "encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/go-json-experiment/json"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // checkPointers refuses a type that reaches a pointer to itself, as type P *P. The decoder makes what a pointer leads
@@ -20,34 +19,30 @@ func checkPointers(t reflect.Type, kind string) error {
 	return nil
 }
 
-var decoders = []reflect.Type{reflect.TypeFor[stdjson.Unmarshaler](), reflect.TypeFor[json.UnmarshalerFrom]()}
-
 // selfPointer returns the first pointer to itself that a decoder of t comes to; nil if there is none.
 func selfPointer(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	if seen[t] {
 		return nil
 	}
 	seen[t] = true
-	of := t
-	for passed := map[reflect.Type]bool{}; of.Kind() == reflect.Pointer; of = of.Elem() {
-		if passed[of] {
-			return of
-		}
-		passed[of] = true
+	of := jsonshape.Pointed(t)
+	if of == nil {
+		return t
 	}
-	// A type that decodes itself may fill its fields from elsewhere.
-	if slices.ContainsFunc(decoders, func(m reflect.Type) bool { return reflect.PointerTo(of).Implements(m) }) {
+	if jsonshape.DecodesItself(of) { // it may fill its fields from elsewhere
 		return nil
 	}
 	switch of.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Map:
 		return selfPointer(of.Elem(), seen)
 	case reflect.Struct:
-		for f := range of.Fields() {
-			if f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
-				continue
-			}
-			if found := selfPointer(f.Type, seen); found != nil {
+		shape := jsonshape.Of(of)
+		members := shape.Members
+		if shape.Rest != nil {
+			members = append(slices.Clip(members), *shape.Rest)
+		}
+		for _, m := range members {
+			if found := selfPointer(m.Field.Type, seen); found != nil {
 				return found
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
@@ -89,7 +89,7 @@ func summary(warnings []warning, more int) *DocumentWarnings {
 }
 
 // warningOf tells of an odd member.
-func (c *codec[T]) warningOf(p members.Problem) warning {
+func (c *codec[T]) warningOf(p jsonshape.Problem) warning {
 	path := p.Path
 	if secret := c.secrets.Within(path); secret < len(path) { // the names below a secret may be secrets
 		return warning{ReasonUnknownMembers, pathText(path[:secret]), "something in it is odd; more is not told, " +
@@ -97,13 +97,13 @@ func (c *codec[T]) warningOf(p members.Problem) warning {
 	}
 	w := warning{path: pathText(path)}
 	switch p.Kind {
-	case members.Miscased:
+	case jsonshape.Miscased:
 		w.reason, w.why = ReasonMiscasedMembers, "did you mean "+p.Meant+"?"
-	case members.Duplicate:
+	case jsonshape.Duplicate:
 		w.reason, w.why = ReasonDuplicateMembers, "it is there more than once"
-	case members.InvalidUTF8:
+	case jsonshape.InvalidUTF8:
 		w.reason, w.why = ReasonInvalidUTF8, invalidWhy
-	case members.HalfCharacter:
+	case jsonshape.HalfCharacter:
 		w.reason, w.why = ReasonInvalidUTF8, halfWhy
 	default:
 		w.reason, w.why = ReasonUnknownMembers, unknownWhy
@@ -143,8 +143,8 @@ const (
 // oddity is what is odd about one revision of a document.
 type oddity struct {
 	revision   uint64
-	kept       *members.Part // that an update keeps: unknown ones, and zeros that T leaves out; nil: none
-	forgotten  bool          // there are some to be kept, which took too much memory
+	kept       *jsonshape.Kept // that an update keeps: unknown ones, and zeros that T leaves out; nil: none
+	forgotten  bool            // there are some to be kept, which took too much memory
 	finalizers []string
 	warnings   *DocumentWarnings // nil: none
 	refusal    error             // why StrictRefuse refuses it
@@ -154,10 +154,10 @@ type oddity struct {
 // look returns what is odd about a document that was decoded into obj, before it is stamped; nil if nothing is.
 func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 	finalizers, owners, otherType := obj.GetFinalizers(), obj.GetOwnerReferences(), c.otherType(obj)
-	if len(finalizers) == 0 && len(owners) == 0 && otherType == nil && c.shape.Clean(data) {
+	if len(finalizers) == 0 && len(owners) == 0 && otherType == nil && c.members.Clean(data) {
 		return nil
 	}
-	found, _ := c.shape.Look(data) // it was decoded
+	found, _ := c.members.Look(data) // it was decoded
 	var warnings []warning
 	if otherType != nil {
 		warnings = append(warnings, *otherType)
@@ -193,7 +193,7 @@ func (c *codec[T]) look(key string, data []byte, obj T) *oddity {
 
 // settled returns what an update keeps of a document that was decoded into obj: what obj is encoded to leaves it out.
 // Of one that cannot be encoded no update is written.
-func (c *codec[T]) settled(kept *members.Part, obj T, key string) *members.Part {
+func (c *codec[T]) settled(kept *jsonshape.Kept, obj T, key string) *jsonshape.Kept {
 	if !kept.MustSettle() {
 		return kept
 	}

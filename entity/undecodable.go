@@ -2,7 +2,6 @@ package entity
 
 import (
 	"bytes"
-	"encoding"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
@@ -167,7 +166,7 @@ func misfitHint(data []byte, offset int64, kind string, want reflect.Type) strin
 	switch {
 	case kind == "string" && times[want]:
 		return "a time is written as in RFC 3339, such as 2006-01-02T15:04:05Z"
-	case kind == "string" && takesText(want):
+	case kind == "string" && jsonshape.DecodesItself(want):
 		return "the text is none that it takes"
 	case kind != "number" || number < reflect.Int || number > reflect.Float64:
 		return ""
@@ -181,13 +180,6 @@ func misfitHint(data []byte, offset int64, kind string, want reflect.Type) strin
 
 var times = map[reflect.Type]bool{
 	reflect.TypeFor[time.Time](): true, reflect.TypeFor[metav1.Time](): true, reflect.TypeFor[metav1.MicroTime](): true,
-}
-
-// takesText reports whether a type reads itself from a JSON string.
-func takesText(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) ||
-		p.Implements(reflect.TypeFor[stdjson.Unmarshaler]())
 }
 
 func numberAt(data []byte, offset int64) []byte {
@@ -219,17 +211,22 @@ func pathOf(t reflect.Type, at jsontext.Pointer) string {
 		if t == nil {
 			break
 		}
-		if t = members.Pointed(t); t == nil {
+		if t = jsonshape.Pointed(t); t == nil {
 			break
 		}
 		switch t.Kind() {
 		case reflect.Struct:
-			field, ok := fieldNamed(t, name)
-			if !ok {
+			shape := jsonshape.Of(t)
+			switch m := shape.Lookup(name); {
+			case m != nil:
+				path.WriteString("." + m.Name)
+				t = m.Field.Type
+			case shape.Rest != nil:
+				path.WriteString(".*")
+				t = nil
+			default:
 				return strings.TrimPrefix(path.String(), ".")
 			}
-			path.WriteString("." + name)
-			t = field
 		case reflect.Slice, reflect.Array:
 			path.WriteString("[" + name + "]")
 			t = t.Elem()
@@ -241,22 +238,4 @@ func pathOf(t reflect.Type, at jsontext.Pointer) string {
 		}
 	}
 	return strings.TrimPrefix(path.String(), ".")
-}
-
-// fieldNamed returns the type of the field with a JSON name, in the struct or in an inlined one.
-func fieldNamed(t reflect.Type, name string) (reflect.Type, bool) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		inlined := f.Anonymous && tag == "" || strings.Contains(options, "inline")
-		switch {
-		case tag == name && name != "", tag == "" && f.IsExported() && !f.Anonymous && f.Name == name:
-			return f.Type, true
-		case inlined && f.Type.Kind() == reflect.Struct:
-			if inner, ok := fieldNamed(f.Type, name); ok {
-				return inner, true
-			}
-		}
-	}
-	return nil, false
 }

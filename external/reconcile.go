@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/exactjson"
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // State is the state of a resource after Reconcile.
@@ -64,7 +63,7 @@ func Reconcile[Desired, Observed any](
 	if err != nil {
 		return Result[Observed]{State: StateUnknown}, fmt.Errorf("encode what is desired of %s: %w", driver.Kind(), err)
 	}
-	hidden, err := secrets.OfValue(desired)
+	hidden, err := jsonshape.SecretsOfValue(desired)
 	if err == nil {
 		err = survives(desired, document)
 	}
@@ -104,7 +103,7 @@ func (r *run[Desired, Observed]) wished(intent *Intent) (desired Desired, err er
 	if r.desired != nil && r.desired.digest == intent.Digest {
 		return r.desired.value, nil
 	}
-	if err := exactjson.Any().Unmarshal(intent.Desired, &desired); err != nil {
+	if err := jsonshape.AnyCoder().Unmarshal(intent.Desired, &desired); err != nil {
 		return desired, fmt.Errorf("decode what was desired: %w", err)
 	}
 	return desired, nil
@@ -147,12 +146,12 @@ func reconcile[Desired, Observed any](
 		settings: settings, driver: driver, desired: desired,
 		runtime: runtime, gate: runtime.Gate(kind), resource: kind,
 	}
-	hidden, err := secrets.Of(reflect.TypeFor[Desired]())
+	hidden, err := jsonshape.SecretsOf(reflect.TypeFor[Desired]())
 	if err != nil {
 		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
 	}
 	r.secret = hidden != nil || desired != nil && desired.secret
-	seen, err := secrets.Of(reflect.TypeFor[Observed]())
+	seen, err := jsonshape.SecretsOf(reflect.TypeFor[Observed]())
 	if err != nil {
 		return unknown, fmt.Errorf("reconcile external %s: %w", kind, err)
 	}

@@ -2,12 +2,11 @@ package external
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
-	"github.com/nagi-runtime/nagi/internal/exactjson"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // lostError says that a field of Desired is not written down with the intent. After a crash only the intent is left,
@@ -25,7 +24,7 @@ func survives(desired any, document []byte) error {
 		return nil
 	}
 	read := reflect.New(reflect.TypeOf(desired))
-	if err := exactjson.Any().Unmarshal(document, read.Interface()); err != nil {
+	if err := jsonshape.AnyCoder().Unmarshal(document, read.Interface()); err != nil {
 		return fmt.Errorf("its JSON does not decode: %w", err)
 	}
 	again, err := json.Marshal(read.Elem().Interface())
@@ -42,7 +41,7 @@ func survives(desired any, document []byte) error {
 // lost names a field that is set before and not after; "" if there is none. It trusts a type that encodes itself, and
 // accepts that an empty slice or map becomes nil.
 func lost(before, after reflect.Value, path string) string {
-	if encodesItself(before.Type()) {
+	if jsonshape.EncodesItself(before.Type()) {
 		return ""
 	}
 	switch before.Kind() {
@@ -95,18 +94,4 @@ func lostIf(is bool, path string) string {
 		return path
 	}
 	return ""
-}
-
-var (
-	jsonMarshaler = reflect.TypeFor[json.Marshaler]()
-	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
-)
-
-func encodesItself(t reflect.Type) bool {
-	for _, as := range []reflect.Type{t, reflect.PointerTo(t)} {
-		if as.Implements(jsonMarshaler) || as.Implements(textMarshaler) {
-			return true
-		}
-	}
-	return false
 }

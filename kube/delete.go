@@ -28,6 +28,7 @@ var (
 	_ kubesource.Resourcer     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveOwner     = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.LiveReader    = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Accessor      = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 )
 

@@ -132,6 +132,7 @@ var (
 	_ kubesource.Validator     = (*resourceDeleter)(nil)
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
 	_ kubesource.Resourcer     = (*resourceDeleter)(nil)
+	_ kubesource.Accessor      = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.

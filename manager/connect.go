@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -75,8 +76,7 @@ func newJetStream(nc *nats.Conn, domain, prefix string) (jetstream.JetStream, er
 // dial connects. It waits as long as Config says for a server that does not answer.
 func dial(ctx context.Context, cfg Config, at target, opts []nats.Option) (*nats.Conn, error) {
 	log := klog.FromContext(ctx)
-	var told time.Time
-	var lastErr error
+	var waits notify.Fact
 	for until := time.Now().Add(cfg.WaitForServer); ; {
 		nc, err := at.connect(opts)
 		if err == nil {
@@ -92,10 +92,9 @@ func dial(ctx context.Context, cfg Config, at target, opts []nats.Option) (*nats
 			return nil, fmt.Errorf("connect to %v, within the %v of Config.WaitForServer: %w: is the server there?",
 				at, cfg.WaitForServer, printable.Error(err))
 		}
-		if time.Since(told) > waitReminder || lastErr.Error() != err.Error() {
+		if waits.Remind(err.Error(), waitReminder) {
 			log.Info("Waiting for a NATS server", "url", at.String(), "for", time.Until(until).Round(time.Second),
 				"err", printable.Error(err))
-			told, lastErr = time.Now(), err
 		}
 		pause := time.NewTimer(min(reconnectWait, time.Until(until)))
 		select {

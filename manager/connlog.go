@@ -2,9 +2,9 @@ package manager
 
 import (
 	"net/url"
-	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
 )
@@ -16,21 +16,20 @@ import (
 type connLog struct {
 	log klog.Logger
 
-	reasons map[string]bool // that were told since the connection was lost
-	last    string          // the one that was told last
-	at      time.Time       // when that was
-	pause   time.Duration   // before a change is told again
+	reasons notify.Facts  // that were told since the connection was lost
+	last    notify.Fact   // the one that was told last
+	pauses  notify.Pauses // before a change is told again
 }
 
-const (
-	// mostReasons are told at once: some texts are new each time.
-	mostReasons = 5
-	firstPause  = time.Minute
-	mostPause   = time.Hour
-)
+// mostReasons are told at once: some texts are new each time.
+const mostReasons = 5
+
+func newConnLog(log klog.Logger) *connLog {
+	return &connLog{log: log, reasons: notify.Facts{Most: mostReasons}}
+}
 
 // connectionLog returns the handlers of a connection that tell a log of it.
-func connectionLog(log klog.Logger) []nats.Option { return (&connLog{log: log}).options() }
+func connectionLog(log klog.Logger) []nats.Option { return newConnLog(log).options() }
 
 func (l *connLog) options() []nats.Option {
 	return []nats.Option{
@@ -62,35 +61,21 @@ func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
 }
 
 func (l *connLog) notReconnected(err error) {
-	reason := withoutNumbers(err.Error())
-	isNew := !l.reasons[reason] && len(l.reasons) < mostReasons
-	if !isNew && (reason == l.last || time.Since(l.at) < l.pause) {
+	reason := notify.ButNumbers(err.Error())
+	if l.reasons.Tell(reason, reason) {
+		l.pauses = notify.Pauses{Least: time.Minute, Most: time.Hour} // with the least again
+	} else if l.pauses.Rest() > 0 {
 		return
 	}
-	if l.reasons == nil {
-		l.reasons, l.pause = map[string]bool{}, firstPause
+	if !l.last.Tell(reason) {
+		return
 	}
-	if isNew {
-		l.reasons[reason] = true
-	} else {
-		l.pause = min(2*l.pause, mostPause)
-	}
-	l.last, l.at = reason, time.Now()
+	l.pauses.Told()
 	l.log.Error(err, "Reconnecting to NATS fails, it is tried again")
 }
 
 // reconnected forgets why it was not.
-func (l *connLog) reconnected() { l.reasons, l.last = nil, "" }
-
-// withoutNumbers makes one reason of those that differ in ports or counts.
-func withoutNumbers(text string) string {
-	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
-}
+func (l *connLog) reconnected() { *l = *newConnLog(l.log) }
 
 // redacted is the URL of a server as logs and errors may show it. nats.go takes a user without a password for a token,
 // which url.URL.Redacted would show.

@@ -16,7 +16,7 @@ import (
 func TestWhyItDoesNotReconnectIsToldRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
-		l := &connLog{log: funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})}
+		l := newConnLog(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 		told := func() int { return strings.Count(strings.Join(lines, "\n"), "Reconnecting to NATS fails") }
 		tries := 0
 		fail := func(lasts time.Duration, reasons ...string) {

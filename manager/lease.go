@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -180,18 +181,14 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 
 // reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
 func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) func(context.Context, error) {
-	told := ""
+	var told notify.Fact
 	return func(_ context.Context, err error) {
 		known.Report(err)
 		switch {
-		case err == nil && told != "":
-			told = ""
-			if applying.Err() == nil { // else that nobody applies any more has mended nothing
-				log.Info("The lease of the process can be read and written again")
-			}
-		case err != nil && told != err.Error():
-			told = err.Error()
+		case err != nil && told.Tell(notify.Reason(err)):
 			log.Error(err, "The lease of the process cannot be read or written")
+		case err == nil && told.Over() && applying.Err() == nil: // else that nobody applies any more has mended nothing
+			log.Info("The lease of the process can be read and written again")
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package manager
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -39,4 +42,29 @@ func degraded(m *Manager) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestALeaseOfTheProcessThatIsCutOffIsToldOnce, and once that it can be had again. The renewal and the look after it
+// took turns.
+func TestALeaseOfTheProcessThatIsCutOffIsToldOnce(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := startServer(t)
+		network := natstest.StartProxy(t, s.URL())
+		ctx, log := withLog(context.Background())
+		cut := startReplicaIn(t, ctx, network.URL(), longLease())
+		natstest.Eventually(t, "it leads", cut.leadsAll)
+		network.Refuse()
+		time.Sleep(time.Minute) // the lease is lost meanwhile
+		network.Resume()
+		natstest.Eventually(t, "nothing is degraded any more", func() bool { return len(degraded(cut.m)) == 0 })
+		for _, line := range []string{
+			"The lease of the process cannot be read or written", "The lease of the process can be read and written again",
+		} {
+			if n := strings.Count(log.text(), line); n != 1 {
+				t.Errorf("%q is told %d times", line, n)
+			}
+		}
+		must(t, cut.stop())
+	})
 }

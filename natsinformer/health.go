@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
@@ -112,7 +113,7 @@ func (h *health) tellHealed(ctx context.Context) {
 
 func (h *health) change(err error) bool {
 	h.mu.Lock()
-	if old := h.status.Err; (old == nil) == (err == nil) && (err == nil || old.Error() == err.Error()) {
+	if notify.Reason(h.status.Err) == notify.Reason(err) {
 		h.mu.Unlock()
 		return false
 	}

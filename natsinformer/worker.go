@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -149,7 +151,11 @@ func notConnected(nc *nats.Conn) error {
 			return fmt.Errorf("the connection to NATS is %s: %w: check the user and its credentials", state, refused)
 		}
 	}
-	return fmt.Errorf("the connection to NATS is %s", state)
+	if nc.IsClosed() {
+		state += " for good: " + kvstream.IfClosed
+	}
+	// The connection is the reason, and not the bucket for which it is missed.
+	return notify.Because(state, fmt.Errorf("the connection to NATS is %s", state))
 }
 
 // pause waits before the next attempt, or until the connection changes.

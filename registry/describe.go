@@ -24,6 +24,11 @@ type natsSource interface {
 	JetStream() jetstream.JetStream
 }
 
+var (
+	_ natsSource         = (*source.NATS[entity.IEntity])(nil)
+	_ source.NeedsRights = (*publisher)(nil)
+)
+
 // describe is the entry of a controller's kind, without what is known only when it runs. The error says why there is
 // no schema; the entry is fine without.
 func (p *publisher) describe(primary natsSource) (Entry, error) {

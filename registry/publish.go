@@ -17,6 +17,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
 )
@@ -100,7 +101,7 @@ type publisher struct {
 	mu     sync.Mutex // of terms, of which one ends before the next begins
 	opened bool
 	said   bool // it has published since it was made
-	warned string
+	warned notify.Fact
 }
 
 // Join implements engine.Beside.
@@ -164,7 +165,7 @@ func (p *publisher) Run(ctx context.Context) {
 			wait, retry = retry, min(2*retry, p.Interval)
 			p.warn(logger, err)
 		} else {
-			retry, p.warned = min(firstRetry, p.Interval), ""
+			retry, p.warned = min(firstRetry, p.Interval), notify.Fact{}
 		}
 		if !pause(ctx, wait) {
 			return
@@ -186,16 +187,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // warn tells of what goes wrong, once as long as it is the same.
 func (p *publisher) warn(logger klog.Logger, err error) {
-	cause := strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
-			return -1 // a sequence, a number of bytes
-		}
-		return r
-	}, err.Error())
-	if cause == p.warned {
+	if !p.warned.Tell(notify.ButNumbers(err.Error())) { // a sequence, a number of bytes
 		return
 	}
-	p.warned = cause
 	logger.Error(err, "The kind could not be published in the registry: tools do not find it there, and nothing else "+
 		"is amiss. It is tried again, and not told again", "bucket", Bucket,
 		"key", Key(p.described.Kind, p.described.APIVersion))

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/printable"
-	"github.com/nagi-runtime/nagi/internal/telling"
 	"k8s.io/klog/v2"
 )
 
@@ -39,10 +39,10 @@ func (r *request) did(ctx context.Context, key, reason, what string) {
 		return
 	}
 	if key == "" {
-		r.engine.Events().Self(telling.EventNormal, reason, message)
+		r.engine.EventOfSelf(engine.EventNormal, reason, message)
 		return
 	}
-	r.engine.Events().Primary(key, telling.EventNormal, reason, message)
+	r.engine.EventOf(key, engine.EventNormal, reason, message)
 }
 
 // mayTellOfResync reports whether the last event of a resync is long ago.

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/time/rate"
 )
@@ -26,6 +27,8 @@ type served struct {
 	resyncs  rate.Sometimes // how often there is an event of a resync
 	turns    turns          // of acts
 }
+
+var _ source.NeedsRights = (*served)(nil)
 
 // primary is what is needed of the source of a controller's primaries.
 type primary interface {

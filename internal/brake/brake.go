@@ -1,6 +1,5 @@
-// Package brake decides about deletes that are not evidenced: of a primary whose document is absent although no delete
-// of it was seen, of secondaries whose owner has no record, and of what reconciles no longer want. The guard (package
-// deletes) asks it last: the delete is evidenced, or the brake lets it go.
+// Package brake decides about deletes that are not evidenced: of what a vanished primary owns (cascade), of what names
+// a primary without a record (sweep), and of what reconciles no longer want (prune). See package deletes.
 //
 // The rules:
 //

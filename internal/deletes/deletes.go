@@ -1,5 +1,5 @@
-// Package deletes is the one guard before each delete that the runtime makes by itself. Three ways lead to it: the
-// cascade deletes what a primary that is gone still owns, the sweep what names a primary without a record, and the
+// Package deletes is the one guard before each delete that the runtime makes by itself. Three ways lead to a delete:
+// the cascade deletes what a primary that is gone still owns, the sweep what names a primary without a record, and the
 // prune what a reconcile no longer wants.
 //
 // The rule: an object goes if all of this is so, right before it goes:

@@ -8,7 +8,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 func (e *Engine) newBrake() *brake.Brake {
@@ -25,7 +24,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
 		Tell:        e.brakeChanged,
 		Refused: func(_ context.Context, message string) {
-			e.events.Self(telling.EventWarning, "BrakeReleaseIgnored", message)
+			e.EventOfSelf(EventWarning, "BrakeReleaseIgnored", message)
 		},
 		Board: e.health,
 	})
@@ -33,15 +32,15 @@ func (e *Engine) newBrake() *brake.Brake {
 
 // brakeChanged tells the counters, the user's callback and the event recorder that the brake engaged or went off.
 func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message string) {
-	eventType, reason := telling.EventNormal, "BrakeReleased"
+	eventType, reason := EventNormal, "BrakeReleased"
 	if state.Engaged {
-		eventType, reason = telling.EventWarning, "BrakeEngaged"
+		eventType, reason = EventWarning, "BrakeEngaged"
 		e.stats.BrakeEngaged.Add(1)
 	}
 	if f := e.opts.OnBrake; f != nil {
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
 	}
-	e.events.Self(eventType, reason, message)
+	e.EventOfSelf(eventType, reason, message)
 }
 
 // RequestRelease stores a request for a release, as an operator's put does: the brake judges what it names.
@@ -60,7 +59,7 @@ func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err er
 		return tell
 	}
 	sources := func() source.Group { return e.sources }
-	return (&telling.Outages{Self: e.events.Self, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
+	return (&outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
 }
 
 // Brake is the brake; nil without teardown.

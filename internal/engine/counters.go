@@ -9,7 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // Counters are those of the engine; they may be read at any time.
@@ -59,9 +58,6 @@ func (e *Engine) BrakeState() (state brake.State) {
 
 // Health is what does not work now, sources and buckets, with the reason. Rooms above may report more.
 func (e *Engine) Health() *health.Board { return e.health }
-
-// Events records events about primaries and the controller.
-func (e *Engine) Events() *telling.Events { return &e.events }
 
 // APIStats are those of the sources behind APIs, by kind.
 func (e *Engine) APIStats() map[string]apisource.Stats { return e.APIs.Stats() }

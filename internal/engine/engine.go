@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -25,7 +26,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -61,8 +61,7 @@ type Engine struct {
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
-	events    telling.Events
-	reports   printable.Reports // about keys that others wrote
+	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
 
 	filtered bool // only a part of the bucket is ours
@@ -104,17 +103,13 @@ func New[T entity.IEntity](
 		e.causes = causes.NewTable()
 	}
 	e.health = health.New(e.onProblem())
-	e.recordsHealth = e.health.Reporter(telling.RecordsOf(e.statusBucket))
-	e.leaseHealth = e.health.Reporter(telling.LeaseOf(e.statusBucket))
+	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
+	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
-	e.events = telling.Events{
-		Name: name, Kind: e.Kind, Recorder: opts.Recorder, View: e.primary.View, LastSeen: e.lastSeen,
-		Callback: func(name string, f func()) { e.callback(context.Background(), name, f) },
-	}
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Keys: &e.keys}
@@ -200,7 +195,7 @@ func (e *Engine) Name() string { return e.name }
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {
 	for _, s := range e.sources {
-		if s, ok := s.(interface{ Kind() string }); ok {
+		if s, ok := s.(source.Kinded); ok {
 			kinds = append(kinds, s.Kind())
 		}
 	}
@@ -234,10 +229,6 @@ func (e *Engine) lastSeen(key string) metav1.Object {
 		return deleted.Object
 	}
 	return nil
-}
-
-func (e *Engine) warn(key, reason, message string) {
-	e.events.Primary(key, telling.EventWarning, reason, message)
 }
 
 // callback runs a callback of the user; its panic must not end the process.

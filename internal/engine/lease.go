@@ -45,7 +45,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 			}
 		},
 	}
-	lead = e.events.Terms(ctx, cfg.Identity, lead)
+	lead = e.tellTerms(ctx, cfg.Identity, lead)
 	if err := lease.WhileElected(ctx, lease.Candidate{
 		Apply:  func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) },
 		Health: e.health.Set, Holder: cfg.Holder,

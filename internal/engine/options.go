@@ -11,7 +11,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // Options are how an engine works. What each means is said at the option of package controller that sets it.
@@ -37,7 +36,7 @@ type Options struct {
 	OnSourceError    func(source string, err error)
 	ErrorPolicy      func(key string, err error, attempt int) (requeueAfter time.Duration)
 	LogConstructor   func(base logr.Logger, key string, operations operation.Operations) logr.Logger
-	Recorder         telling.Recorder
+	Recorder         Recorder
 	WithoutTeardown  bool
 	TeardownOptions  []string // options given that mean nothing without teardown
 	SweepDryRun      bool

@@ -10,9 +10,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -36,7 +36,7 @@ type primaryHandler struct {
 	Hashes  *owner.Hashes // of the primaries
 	Queue   *queue.Queue
 	Counts  *Counts
-	Reports *printable.Reports
+	Reports *notify.Reports
 
 	Brake        *brake.Brake // nil without teardown, as are the next
 	Anchors      *record.Anchors

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -15,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
@@ -104,11 +102,11 @@ func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
 func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	failures := 0
 	unanswered := e.unansweredBy(o.Attempt.Err)
+	_, message := failureOf(o.Attempt.Err)
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Failures++
 		failures = s.Failures
-		var message string
-		message, o.Attempt.News = s.Told.Tell(time.Now(), failures, o.Attempt.Err)
+		o.Attempt.News = s.Told.Repeat(failures, message)
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 		if unanswered != nil {
 			s.Unanswered = unanswered
@@ -118,7 +116,7 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 	if o.Attempt.Number > 0 {
 		delay = e.chosenDelay(t, it, &o.Attempt, delay)
 	} else {
-		e.teller().Teardown(t, it.Key, o, failures, delay)
+		e.tellTeardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
 	e.retryAfter(it, o.Ops, delay)
@@ -151,7 +149,7 @@ func (e *Engine) chosenDelay(
 func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 	parked := o.Parked
 	parked.Since = time.Now()
-	_, message := failures.Reason(o.Attempt.Err)
+	_, message := failureOf(o.Attempt.Err)
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Terminals++
 		parked.RestsUntil = parked.Since.Add(e.backoff.Delay(s.Terminals))
@@ -159,7 +157,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 		s.Fails(lifecycle.WithoutOwners(message, o.Attempt.Err))
 	})
 	o.Attempt.News = true
-	e.events.Record(o.Subject, telling.EventWarning, entity.ReasonTerminal, message)
+	e.eventAbout(o.Subject, EventWarning, entity.ReasonTerminal, message)
 	e.APIs.Attempted(it.Key, false)
 }
 
@@ -190,7 +188,7 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 		if !errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
 			e.recordsHealth.Failed(t.Ctx, o.Err)
 		}
-		telling.Repeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
+		tellRepeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
 			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
 	e.queue.AddAfter(it.Key, o.Ops, it.Prio, delay, queue.RetryDelay)
@@ -211,7 +209,7 @@ func (e *Engine) settleRefusal(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		refusals = s.Refusals
 	})
 	delay := e.backoff.Delay(refusals)
-	telling.Repeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
+	tellRepeated(t, refusals, o.Err, "Status not written, so the key is reconciled again",
 		"key", it.Key, "after", delay)
 	e.retryAfter(it, o.Ops, delay)
 }
@@ -224,17 +222,13 @@ func (e *Engine) forget(key string) {
 	source.ForgetNames(e.sources, key)
 }
 
-func (e *Engine) teller() telling.Teller {
-	return telling.Teller{Warn: e.warn, HasTold: e.keys.HasTold}
-}
-
 // report counts an attempt, logs its failure and tells the user's callback.
 func (e *Engine) report(t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt) {
 	e.stats.Reconciled(a)
 	if a.Waits != nil {
 		t.Logger.V(2).Info("Key waits for an API", "key", it.Key, "operations", a.Operations, "err", a.Err)
 	} else if a.Err != nil {
-		e.teller().Attempt(t, it.Key, a)
+		e.tellAttempt(t, it.Key, a)
 	}
 	if f := e.opts.OnResult; f != nil {
 		e.callback(t.Ctx, "WithOnResult", func() {

@@ -7,7 +7,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
-	"github.com/nagi-runtime/nagi/internal/telling"
 )
 
 // arrivingPause is when a worker looks again for a document that the cache is about to have.
@@ -85,7 +84,7 @@ func (e *Engine) handleInvalid(t *lifecycle.Term, it queue.Item, v view) lifecyc
 	}
 	why := lifecycle.NotDecodable(v, e.primary.StreamID())
 	if first {
-		e.events.Of(it.Key, v, telling.EventWarning, entity.ReasonInvalid, why)
+		e.eventOfView(it.Key, v, EventWarning, entity.ReasonInvalid, why)
 	}
 	return e.life.MarkNotReconciled(t, it, v, entity.ReasonInvalid, why)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
 )
@@ -87,7 +88,7 @@ func (b *Board) note(name string, err error) bool {
 	default:
 		b.byName[name] = &Problem{Since: time.Now(), Err: err}
 	}
-	if failing == (err != nil) && (!failing || before.Error() == err.Error()) {
+	if failing == (err != nil) && (!failing || notify.Reason(before) == notify.Reason(err)) {
 		return false
 	}
 	if b.onChange != nil {

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/nagi-runtime/nagi/internal/notify"
 )
 
 // Errors are the reasons why the parts of one thing do not work, such as the buckets of a source. The zero value has
@@ -28,14 +31,19 @@ func (e *Errors) Set(part string, err error) {
 	e.byPart[part] = err
 }
 
-// Err joins the reasons, in the order of the parts, so that the same reasons make the same text. It is nil if every
-// part works.
+// Err joins the reasons, in the order of the parts, so that the same reasons make the same text. What several parts
+// share is one reason. It is nil if every part works.
 func (e *Errors) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []error
+	var reasons []string
 	for _, part := range slices.Sorted(maps.Keys(e.byPart)) {
-		all = append(all, e.byPart[part])
+		err := e.byPart[part]
+		all = append(all, err)
+		if reason := notify.Reason(err); !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
 	}
-	return errors.Join(all...)
+	return notify.Because(strings.Join(reasons, "\n"), errors.Join(all...))
 }

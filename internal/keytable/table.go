@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/failures"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 )
 
@@ -25,7 +25,7 @@ type State struct {
 	// its own backoff.
 	Failures, RecordFailures, Refusals int
 	// Told is what was told of Failures; it is zero when they are.
-	Told failures.Told
+	Told notify.Fact
 	// Trouble is the last error, while any of the counts above is not 0, and while the key is parked.
 	Trouble Trouble
 	// Parked is set after a terminal error, until something wakes the key. Terminals counts the terminal errors since
@@ -57,7 +57,7 @@ type State struct {
 	Looping bool
 
 	// told is what the key's events say of objects that it did not get; see IsNews.
-	told *told
+	told *notify.Facts
 	// writes are what the last reconcile wrote, until the caches show it. awaitsWrites is when the next reconcile began
 	// to wait for that.
 	writes       *ownwrites.Log
@@ -151,7 +151,7 @@ func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 	k.tallyLocked(s, -1)
 	f(s)
 	if s.Failures == 0 {
-		s.Told = failures.Told{}
+		s.Told = notify.Fact{}
 		if s.RecordFailures+s.Refusals == 0 && s.Parked == nil {
 			s.Trouble = Trouble{}
 		}

@@ -1,22 +1,15 @@
 package keytable
 
-// toldMost is of how many objects a key keeps what was told. Of more nothing is told.
-const toldMost = 16
+import "github.com/nagi-runtime/nagi/internal/notify"
 
-// told is what the primary's events say of objects that it wanted and did not get, by object.
-type told map[string]string
-
-// IsNews notes that a key's event says this of an object; news is false if its last one about the object said the same.
-// All is forgotten when an attempt succeeds, and when the primary changes.
+// IsNews notes that a key's event says this of an object that the primary wanted and did not get; news is false if its
+// last one about the object said the same. All is forgotten when an attempt succeeds, and when the primary changes.
 func (k *Table) IsNews(key, object, says string) (news bool) {
 	k.Change(key, func(s *State) {
 		if s.told == nil {
-			s.told = &told{}
+			s.told = &notify.Facts{}
 		}
-		before, known := (*s.told)[object]
-		if news = before != says && (known || len(*s.told) < toldMost); news {
-			(*s.told)[object] = says
-		}
+		news = s.told.Tell(object, says)
 	})
 	return news
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -55,7 +56,7 @@ type reach struct {
 	had    sets.Set[string] // namespaces in which the source has deleted something
 	since  time.Time        // of the refusal; zero: there is none
 	latest time.Time
-	told   bool
+	told   notify.Fact
 }
 
 // deletedIn remembers a namespace: what was there may have been the last that the cache had of it.
@@ -90,15 +91,13 @@ func (r *reach) refused(refused bool) (lasts, news bool) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	if !refused {
-		r.since, r.told = time.Time{}, false
+		r.since, r.told = time.Time{}, notify.Fact{}
 		return false, false
 	}
 	if r.since.IsZero() || now.Sub(r.latest) > refusalForgotten {
 		r.since = now
 	}
 	r.latest = now
-	if lasts = now.Sub(r.since) >= refusalPatience; lasts && !r.told {
-		r.told, news = true, true
-	}
-	return lasts, news
+	lasts = now.Sub(r.since) >= refusalPatience
+	return lasts, lasts && r.told.Tell("refused")
 }

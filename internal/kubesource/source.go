@@ -81,8 +81,6 @@ type Source struct {
 	scope    scope
 }
 
-var _ source.Placed = (*Source)(nil)
-
 // New makes a source of the objects of an informer. The sink is set with SetSink. New sets the watch error handler of
 // an informer that was not started; see Config.
 func New(informer cache.SharedIndexInformer, host Host, config Config) *Source {

@@ -46,3 +46,24 @@ func TestThatTheLeaseMayNotBeWrittenStaysReported(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatFailsInARenewalIsReportedAsOne: why the write failed stays the reason while the look after it fails for
+// another one. They took turns in the log as long as the term lasted.
+func TestWhatFailsInARenewalIsReportedAsOne(t *testing.T) {
+	unread := func(context.Context, func() reply) reply { return reply{err: errors.New("not read")} }
+	inBubble(t, func(t *testing.T, k *key) {
+		first := firstLeads(t, k)
+		first.reported()
+		first.use(unread, forbid)
+		after(usual.RenewDeadline)
+		got := first.reported()
+		other := func(err error) bool { return !apierrors.IsForbidden(err) }
+		if len(got) < 4 || slices.ContainsFunc(got, other) {
+			t.Errorf("the holder reported %v", got)
+		}
+		after(time.Minute) // it has lost the lease, and can only look
+		if last := lastOf(first.reported()); last == nil || last.Error() != "not read" {
+			t.Errorf("then %v was reported", last)
+		}
+	})
+}

@@ -152,6 +152,7 @@ func (e *elector) apply(ctx context.Context) (won version, ok bool) {
 func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
 	now, err := e.load(ctx)
 	if err != nil {
+		e.report(ctx, err)
 		if seen.revision == 0 && seen.marker == 0 {
 			*seen = version{} // meanwhile the key may have come and gone
 		}
@@ -187,13 +188,16 @@ func (e *elector) wait(now version) time.Duration {
 
 // renew writes the lease again. The error is errTaken if another took it.
 func (e *elector) renew(ctx context.Context, held version) (version, error) {
-	renewed, err := e.take(ctx, held)
-	if err == nil {
+	renewed, failed := e.take(ctx, held)
+	if failed == nil {
 		return renewed, nil
 	}
 	now, err := e.load(ctx)
 	switch {
 	case err != nil:
+		if isOvertaken(failed) { // else why the write failed is reported, and stays the reason
+			e.report(ctx, err)
+		}
 		return version{}, err
 	case now.revision == 0: // removed by hand
 		now.record = held.record
@@ -246,9 +250,6 @@ func (e *elector) load(ctx context.Context) (version, error) {
 				"If no replica leads after a while, stop who writes there and delete the key", e.Name, found.garbled)
 		}
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		e.report(ctx, err)
-	}
 	e.known(revision, found.record)
 	if apierrors.IsNotFound(err) {
 		return version{marker: revision, at: found.at}, nil
@@ -284,17 +285,13 @@ func (e *elector) report(ctx context.Context, err error) {
 	if e.Report == nil || errors.Is(err, context.Canceled) {
 		return // a request that was cut short tells nothing
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	if isOvertaken(err) {
 		err = nil
 	}
 	e.Report(ctx, err)
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+// isOvertaken reports whether a write failed because the key is at another revision.
+func isOvertaken(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -43,4 +44,13 @@ func (t Timing) request() time.Duration {
 // retry is the pause between two tries to take the lease. random is in [0, 1).
 func (t Timing) retry(random float64) time.Duration {
 	return t.RetryPeriod + time.Duration(random*jitter*float64(t.RetryPeriod))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -30,12 +30,12 @@ type RecordedLife struct {
 	Primary       Primary
 	RecordsHealth *health.Reporter
 	Health        *health.Board
-	Reports       *printable.Reports
+	Reports       *notify.Reports
 	// Warn records an event about a primary.
 	Warn func(key, reason, message string)
 
 	stuck    stuckTeardowns
-	warnings warnings
+	warnings notify.Lines
 }
 
 // Records are those of the primaries.

@@ -2,9 +2,10 @@ package mergediff
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
+
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // DropEmptyStructs removes what a typed object encodes as {} only because Go has no struct that is not there, from its
@@ -44,17 +45,12 @@ type plan struct {
 }
 
 type plannedField struct {
-	name    string
-	t       reflect.Type
-	inlined bool // its members are those of the struct that it is in
-	drops   bool // it is dropped when it is empty
+	name  string
+	t     reflect.Type
+	drops bool // it is dropped when it is empty
 }
 
 func (f plannedField) drop(members map[string]any) {
-	if f.inlined {
-		dropEmpty(members, f.t)
-		return
-	}
 	value, ok := members[f.name]
 	if !ok {
 		return
@@ -89,16 +85,11 @@ func newPlan(t reflect.Type) *plan {
 	case reflect.Slice, reflect.Array, reflect.Map:
 		p.each = t.Elem()
 	case reflect.Struct:
-		for f := range t.Fields() {
-			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			inlined := f.Anonymous && name == ""
-			if !f.IsExported() && !inlined {
-				continue
-			}
+		for _, m := range jsonshape.OfStandard(t).Members {
+			of := m.Field.Type
 			p.fields = append(p.fields, plannedField{
-				name: name, t: f.Type, inlined: inlined,
-				drops: f.Type.Kind() == reflect.Struct && isPlain(f.Type) && ofKubernetes(t) &&
-					slices.Contains(strings.Split(options, ","), "omitempty"),
+				name: m.Name, t: of,
+				drops: m.OmitEmpty && of.Kind() == reflect.Struct && isPlain(of) && ofKubernetes(m.In),
 			})
 		}
 	}

@@ -83,3 +83,20 @@ func TestEmptyStructsThatNobodyHasSetAreDropped(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyStructsBelowAFieldWithoutATagAreDropped: its name is that of the field.
+func TestEmptyStructsBelowAFieldWithoutATagAreDropped(t *testing.T) {
+	type untagged struct {
+		Template corev1.PodTemplateSpec
+	}
+	obj := &untagged{}
+	obj.Template.Spec.Containers = []corev1.Container{{Name: "a"}}
+	fields, err := FieldsOf(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	DropEmptyStructs(fields, obj)
+	if got, want := string(encoded(t, fields)), `{"Template":{"spec":{"containers":[{"name":"a"}]}}}`; got != want {
+		t.Errorf("the fields are %s, want %s", got, want)
+	}
+}

@@ -1,23 +1,20 @@
 package mergediff
 
 import (
-	"encoding"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 var (
 	jsonMarshaler   = reflect.TypeFor[json.Marshaler]()
 	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
-
-	methods = []reflect.Type{
-		jsonMarshaler, jsonUnmarshaler,
-		reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
-	}
 )
 
 // faithfulTypes are the results of faithful, which are the same each time.
@@ -58,45 +55,35 @@ func isFaithful(t reflect.Type, seen map[reflect.Type]bool) bool {
 	case reflect.Map:
 		return t.Key().Kind() == reflect.String && isFaithful(t.Key(), seen) && isFaithful(t.Elem(), seen)
 	case reflect.Struct:
-		return hasFaithfulFields(t, map[string]bool{}, seen)
+		return hasFaithfulFields(t, seen)
 	}
 	return false // of an interface it is not known what it holds
 }
 
-// hasFaithfulFields adds the names of the members that the fields of a struct become.
-func hasFaithfulFields(t reflect.Type, names map[string]bool, seen map[reflect.Type]bool) bool {
-	for f := range t.Fields() {
-		tag := f.Tag.Get("json")
-		name, options, _ := strings.Cut(tag, ",")
-		switch {
-		case !f.IsExported():
-			return false
-		case tag == "-":
-			continue
-		case f.Anonymous && name == "":
-			if f.Type.Kind() != reflect.Struct || !isPlain(f.Type) || !hasFaithfulFields(f.Type, names, seen) {
-				return false
-			}
-			continue
-		case name == "":
-			name = f.Name
-		}
-		if names[name] || strings.ContainsFunc(name, isOdd) || strings.Contains(options, "string") {
+// hasFaithfulFields also reports whether each field is a member, or has the tag that says that it is none.
+func hasFaithfulFields(t reflect.Type, seen map[reflect.Type]bool) bool {
+	shape := jsonshape.OfStandard(t)
+	for _, left := range shape.Left {
+		if left.Field.Tag.Get("json") != "-" {
 			return false
 		}
-		names[name] = true
-		if !isFaithful(f.Type, seen) {
+	}
+	for _, m := range shape.Members {
+		tag, _, _ := strings.Cut(m.Field.Tag.Get("json"), ",") // the converter takes it for the name, whatever it is
+		if !m.Field.IsExported() || m.Field.Anonymous && tag == "" || m.Quoted || m.ByPointer() ||
+			slices.ContainsFunc(m.Through, isHidden) || strings.ContainsFunc(cmp.Or(tag, m.Name), isOdd) ||
+			!isFaithful(m.Field.Type, seen) {
 			return false
 		}
 	}
 	return true
 }
 
+// isHidden reports whether the converter does not see that a struct is embedded.
+func isHidden(f reflect.StructField) bool { return !f.IsExported() || !isPlain(f.Type) }
+
 // isPlain reports whether neither a type nor a pointer to it has a method for its JSON.
-func isPlain(t reflect.Type) bool {
-	pointer := reflect.PointerTo(t)
-	return !slices.ContainsFunc(methods, func(m reflect.Type) bool { return t.Implements(m) || pointer.Implements(m) })
-}
+func isPlain(t reflect.Type) bool { return !jsonshape.CodesItself(t) }
 
 // isOdd reports whether names with a character are not read alike by all.
 func isOdd(r rune) bool {

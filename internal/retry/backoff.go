@@ -1,5 +1,5 @@
 // Package retry says how long to wait after failed attempts, and which writes are worth another one: those that another
-// writer overtook (overtaken.go).
+// writer overtook.
 //
 // The rule of delays: a delay depends on the number of failures in a row, and on chance, so that keys which failed
 // together do not come back together. Those who fail keep the count, so nothing has to be forgotten here.

@@ -9,13 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Caused is a source that can tell which write an event is of.
-type Caused interface {
-	// Cause describes an event. Of what was created before is nil, of what was deleted after. An event that says
-	// nothing new has no cause.
-	Cause(before, after metav1.Object) (c loops.Cause, news bool)
-}
-
 // tell tells the trail of a key, if it has one, what makes it due.
 func (m *Mappings) tell(key string, call *mapping) {
 	m.enqueue.Caused(key, call.cause)

@@ -64,17 +64,12 @@ func (g Group) WaitSynced(ctx, life context.Context) error {
 // whyPatience is how long a source that has not synced is given to find out why.
 const whyPatience = 2 * time.Second
 
-// asker is a source that can ask a server why it has not synced.
-type asker interface {
-	WhyNotSynced(ctx context.Context) error
-}
-
 // WhyNotSynced returns why a source has not synced; nil if that is not known.
 func WhyNotSynced(ctx context.Context, s Source) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	a, ok := s.(asker)
+	a, ok := s.(Asker)
 	if !ok {
 		return nil
 	}

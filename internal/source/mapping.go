@@ -8,8 +8,8 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -55,7 +55,7 @@ type Mappings struct {
 	shortest, longest time.Duration
 	retries           workqueue.TypedRateLimitingInterface[mappingID]
 	running           sync.WaitGroup
-	reports           printable.Reports
+	reports           notify.Reports
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping

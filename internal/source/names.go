@@ -9,23 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// nameSource is a source in which another's object may have the name that a primary wants.
-type nameSource interface {
-	Placed
-	// AwaitName resumes a primary when another's object is gone, or has another owner.
-	AwaitName(object, primary string) (news bool)
-	// ForgetNames forgets all names that a primary waits for.
-	ForgetNames(primary string)
-	// AwaitedBy returns the names that a primary waits for, in no order.
-	AwaitedBy(primary string) (objects []string)
-}
-
 // AwaitName has a primary wait for another's object in a place to go. If that is news the primary has to look at the
-// object once more: it may have gone before, and no event will tell. Where no source is over the place there are no
-// events.
+// object once more: it may have gone before, and no event will tell. Where no source is over the place there are
+// no events.
 func AwaitName(sources []Source, place Place, object, primary string) (news bool) {
 	for _, s := range sources {
-		if s, ok := s.(nameSource); ok && s.Place() == place && s.AwaitName(object, primary) {
+		if s, ok := s.(Named); ok && s.Place() == place && s.AwaitName(object, primary) {
 			news = true
 		}
 	}
@@ -35,7 +24,7 @@ func AwaitName(sources []Source, place Place, object, primary string) (news bool
 // ForgetNames is for a primary that is gone, or is tried now and will say anew which names it wants.
 func ForgetNames(sources []Source, primary string) {
 	for _, s := range sources {
-		if s, ok := s.(nameSource); ok {
+		if s, ok := s.(Named); ok {
 			s.ForgetNames(primary)
 		}
 	}
@@ -45,7 +34,7 @@ func ForgetNames(sources []Source, primary string) {
 func AwaitedNames(sources []Source, primary string) iter.Seq2[Source, string] {
 	return func(yield func(Source, string) bool) {
 		for _, s := range sources {
-			named, ok := s.(nameSource)
+			named, ok := s.(Named)
 			if !ok {
 				continue
 			}

@@ -35,8 +35,6 @@ type NATS[T entity.IEntity] struct {
 	seen     *causes.Seen // nil unless Traced
 }
 
-var _ Owned = (*NATS[entity.IEntity])(nil)
-
 // NATSConfig says what a source in NATS is for.
 type NATSConfig struct {
 	Role    string                              // in its name: "Owns"

@@ -1,15 +1,6 @@
 package source
 
-import (
-	"github.com/nagi-runtime/nagi/entity"
-	"k8s.io/client-go/tools/cache"
-)
-
-// Placed is a source of secondaries of which it is known where they are.
-type Placed interface {
-	Owned
-	Place() Place
-}
+import "k8s.io/client-go/tools/cache"
 
 // OwnedOf returns those sources in which primaries own something.
 func OwnedOf(sources []Source) (owned []Owned) {
@@ -40,11 +31,6 @@ type unownedNoter interface {
 	Kinded
 	noteUnowned() (first bool)
 }
-
-// Kinded is a source of entities.
-type Kinded interface{ Kind() string }
-
-var _ unownedNoter = (*NATS[entity.IEntity])(nil)
 
 // NoteUnowned notes that an entity of a place was written without an owner. first is true once for each source in which
 // primaries own something; kind is that of its entities.

@@ -75,7 +75,7 @@ func doubts(status natsinformer.Status) uint64 {
 func (g Group) Stats() map[string]Stats {
 	all := map[string]Stats{}
 	for _, s := range g {
-		if s, ok := s.(interface{ Stats(into map[string]Stats) }); ok {
+		if s, ok := s.(Cached); ok {
 			s.Stats(all)
 		}
 	}

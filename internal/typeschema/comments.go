@@ -1,7 +1,6 @@
 package typeschema
 
 import (
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -11,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 // comments are those of types and fields, by "package.Type" and "package.Type.Field".
@@ -20,6 +21,9 @@ type comment struct {
 	text    string
 	markers []marker
 }
+
+// Reflection knows no comments. The source is read at run time, once for each type that is described, because the other
+// way is a generator that each user would have to run again after each change of a comment, and that gets stale unseen.
 
 // readComments reads the Go files below the root of a file system, as of an embed.FS. Tests are left out.
 func readComments(source fs.FS) (comments, error) {
@@ -118,117 +122,37 @@ func keyOf(t reflect.Type, field string) string {
 
 func (c comments) markersOf(t reflect.Type, field string) []marker { return c[keyOf(t, field)].markers }
 
-// comment says what a type or a field is for: as its source says, or as types of Kubernetes say at run time.
+// comment says what a type is for: as its source says, or as types of Kubernetes say at run time. Of fields see
+// fieldComment: the library does not know in which struct one is.
 func (d *deriver) comment(t reflect.Type, field string) string {
-	if of, ok := d.source[keyOf(t, field)]; ok && of.text != "" {
+	if of := d.source[keyOf(t, "")]; field == "" && of.text != "" {
 		return of.text
 	}
+	if field != "" || t.Kind() != reflect.Struct {
+		return ""
+	}
+	for f := range t.Fields() {
+		if f.Anonymous {
+			return "" // the method may be that of what is embedded
+		}
+	}
+	return swaggerDoc(t)[""]
+}
+
+func (d *deriver) fieldComment(m jsonshape.Member) string {
+	if of := d.source[keyOf(m.In, m.Field.Name)]; of.text != "" {
+		return of.text
+	}
+	return swaggerDoc(m.In)[m.Name]
+}
+
+// swaggerDoc is what types of Kubernetes say of themselves.
+func swaggerDoc(t reflect.Type) map[string]string {
 	documented, ok := reflect.New(t).Interface().(interface{ SwaggerDoc() map[string]string })
-	if !ok || t.Kind() != reflect.Struct {
-		return ""
-	}
-	if field == "" {
-		for f := range t.Fields() {
-			if f.Anonymous {
-				return "" // the method may be that of what is embedded
-			}
-		}
-		return documented.SwaggerDoc()[""]
-	}
-	f, _ := t.FieldByName(field)
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "" {
-		return ""
-	}
-	return documented.SwaggerDoc()[name]
-}
-
-// marker is a comment for a program: "+kubebuilder:validation:Minimum=1".
-type marker struct{ name, value string }
-
-func markerOf(text string) marker {
-	name, value, _ := strings.Cut(text, "=")
-	name = strings.TrimSuffix(strings.TrimSpace(name), ":")
-	return marker{strings.TrimPrefix(name, "kubebuilder:"), strings.TrimSpace(value)}
-}
-
-const columnMarker = "printcolumn:name"
-
-func (m marker) requires() bool { return m.name == "validation:Required" || m.name == "required" }
-
-// schemaMembers are the members of a schema that markers set, by the name of the marker.
-var schemaMembers = map[string]string{
-	"Minimum": "minimum", "Maximum": "maximum", "MultipleOf": "multipleOf", "MinLength": "minLength",
-	"MaxLength": "maxLength", "MinItems": "minItems", "MaxItems": "maxItems", "MinProperties": "minProperties",
-	"MaxProperties": "maxProperties", "UniqueItems": "uniqueItems",
-}
-
-// apply adds what a marker says to a schema. It passes over markers that it does not know.
-func (m marker) apply(s node) {
-	if m.name == "default" {
-		s["default"] = jsonOr(m.value)
-	}
-	rule, ok := strings.CutPrefix(m.name, "validation:")
 	if !ok {
-		return
+		return nil
 	}
-	if rule, ok := strings.CutPrefix(rule, "items:"); ok {
-		if items := annotated(s, "items"); items != nil {
-			marker{"validation:" + rule, m.value}.apply(items)
-		}
-		return
-	}
-	switch rule {
-	case "Pattern", "Format", "Title":
-		s[strings.ToLower(rule)] = unquoted(m.value)
-	case "Enum":
-		s["enum"] = list(m.value)
-	case "ExclusiveMinimum", "ExclusiveMaximum":
-		if limit := "m" + rule[len("ExclusiveM"):]; m.value == "true" && s[limit] != nil {
-			s["exclusiveM"+limit[1:]] = s[limit]
-			delete(s, limit)
-		}
-	default:
-		value := jsonOr(m.value)
-		if _, isText := value.(string); schemaMembers[rule] != "" && !isText {
-			s[schemaMembers[rule]] = value
-		}
-	}
-}
-
-// list reads "a;b;c" and {"a","b"}.
-func list(text string) (values []any) {
-	separator := ";"
-	if inner, ok := strings.CutPrefix(text, "{"); ok {
-		text, separator = strings.TrimSuffix(inner, "}"), ","
-	}
-	for value := range strings.SplitSeq(text, separator) {
-		values = append(values, jsonOr(strings.TrimSpace(value)))
-	}
-	return values
-}
-
-// jsonOr is a value in JSON, or else the text itself.
-func jsonOr(text string) any {
-	if text == "" {
-		return text
-	}
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err == nil && !decoder.More() {
-		return value
-	}
-	return unquoted(text)
-}
-
-func unquoted(text string) string {
-	for _, quote := range []string{"`", `"`, "'"} {
-		if len(text) >= 2 && strings.HasPrefix(text, quote) && strings.HasSuffix(text, quote) {
-			return text[1 : len(text)-1]
-		}
-	}
-	return text
+	return documented.SwaggerDoc()
 }
 
 // root is the comment of the type of the documents. Where that is an instance of entity.Object, the user has named it
@@ -243,52 +167,4 @@ func (c comments) root(t reflect.Type, kind string) comment {
 		}
 	}
 	return comment{}
-}
-
-// columns are those that markers name.
-func columns(markers []marker) (columns []Column) {
-	for _, m := range markers {
-		if m.name != columnMarker {
-			continue
-		}
-		var column Column
-		for _, said := range arguments("name=" + m.value) {
-			name, value, _ := strings.Cut(said, "=")
-			value = unquoted(strings.TrimSpace(value))
-			switch strings.TrimSpace(name) {
-			case "name":
-				column.Name = value
-			case "type":
-				column.Type = value
-			case "JSONPath":
-				column.Path = "$" + value
-			case "description":
-				column.Description = value
-			case "priority":
-				_, _ = fmt.Sscan(value, &column.Priority) // 0 if it is no number
-			}
-		}
-		columns = append(columns, column)
-	}
-	return columns
-}
-
-// arguments splits at commas outside of quotes.
-func arguments(text string) (parts []string) {
-	var quote rune
-	begin := 0
-	for i, r := range text {
-		switch {
-		case quote != 0:
-			if r == quote {
-				quote = 0
-			}
-		case r == '"' || r == '`' || r == '\'':
-			quote = r
-		case r == ',':
-			parts = append(parts, text[begin:i])
-			begin = i + 1
-		}
-	}
-	return append(parts, text[begin:])
 }

@@ -1,14 +1,17 @@
 package typeschema
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/secrets"
+	"github.com/invopop/jsonschema"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 )
 
 var (
@@ -31,26 +34,30 @@ func (d *deriver) name(t reflect.Type) string {
 	return name
 }
 
-// shadowing are the fields of a struct that stand before those of the same name in structs embedded in it. The library
-// takes the last one of a name, and these once more after the others.
-func shadowing(t reflect.Type) (own []reflect.StructField) {
-	embeds := false
-	for f := range t.Fields() {
-		if f.Anonymous {
-			embeds = true
-		} else {
-			own = append(own, f)
+// members are the fields of a struct as the library is to read them: once more, after it has read those of each struct
+// that is embedded, of which it takes the last one of a name. Nil if it reads them right by itself.
+func members(t reflect.Type) (fields []reflect.StructField) {
+	misread := false
+	for _, m := range jsonshape.Of(t).Members {
+		name, options, _ := strings.Cut(m.Field.Tag.Get("json"), ",")
+		misread = misread || len(m.Through) > 0 || cmp.Or(name, m.Field.Name) != m.Name ||
+			strings.Contains(options, "inline")
+		tag := m.Name
+		if m.Quoted {
+			tag += ",string"
 		}
+		m.Field.Tag = reflect.StructTag(fmt.Sprintf("json:%q ", tag)) + m.Field.Tag // the first one of a key counts
+		fields = append(fields, m.Field)
 	}
-	if !embeds {
+	if !misread {
 		return nil
 	}
-	return own
+	return fields
 }
 
 // adapt makes a schema fit what encoding/json does with a type.
 func (d *deriver) adapt(s node, t reflect.Type) {
-	t = pointed(t)
+	t = jsonshape.PointedOr(t)
 	if s["$ref"] != nil {
 		return
 	}
@@ -96,44 +103,67 @@ func (d *deriver) adaptMap(s node, t reflect.Type) {
 }
 
 func (d *deriver) adaptFields(s node, t reflect.Type) {
+	shape := jsonshape.Of(t)
+	if shape.Rest != nil {
+		s["additionalProperties"] = true
+	}
 	properties, _ := s["properties"].(node)
-	for _, f := range fieldsOf(t) {
-		if f.takesRest {
-			s["additionalProperties"] = true
-			delete(properties, f.Name)
-			continue
-		}
-		p := annotated(properties, f.name)
+	if !t.Implements(extendedType) { // which may add some
+		dropOthers(s, properties, shape)
+	}
+	for _, m := range shape.Members {
+		p := annotated(properties, m.Name)
 		if p == nil {
 			continue
 		}
-		d.adapt(p, f.Type)
-		if f.quoted {
-			quote(p, f.Type)
+		d.adapt(p, m.Field.Type)
+		if m.Quoted {
+			quote(p, m.Field.Type)
 		}
-		for _, marker := range d.source.markersOf(f.in, f.Name) {
+		if said := d.fieldComment(m); said != "" && p["description"] == nil {
+			p["description"] = said
+		}
+		for _, marker := range d.source.markersOf(m.In, m.Field.Name) {
 			marker.apply(p)
 			if marker.requires() {
 				required, _ := s["required"].([]any)
-				if !slices.Contains(required, any(f.name)) {
-					s["required"] = append(required, f.name)
+				if !slices.Contains(required, any(m.Name)) {
+					s["required"] = append(required, m.Name)
 				}
 			}
 		}
-		if f.writesNull() {
-			properties[f.name] = nullable(p)
+		if writesNull(m) {
+			properties[m.Name] = nullable(p)
 		}
 	}
-	for _, name := range secrets.Members(t) {
+	for _, name := range jsonshape.SecretMembers(t) {
 		if p := annotated(properties, name); p != nil {
 			p["writeOnly"], p[SecretExtension] = true, true
 		}
 	}
 }
 
+// extendedType are types with a method that the library calls with their schema.
+var extendedType = reflect.TypeFor[interface{ JSONSchemaExtend(*jsonschema.Schema) }]()
+
+// dropOthers drops the properties that the library made of fields that are no members.
+func dropOthers(s, properties node, shape *jsonshape.Shape) {
+	isOther := func(name string) bool {
+		m := shape.Lookup(name)
+		return m == nil || m.Name != name
+	}
+	maps.DeleteFunc(properties, func(name string, _ any) bool { return isOther(name) })
+	if required, ok := s["required"].([]any); ok {
+		required = slices.DeleteFunc(required, func(name any) bool { return isOther(name.(string)) })
+		if s["required"] = required; len(required) == 0 {
+			delete(s, "required")
+		}
+	}
+}
+
 // quote is for the option "string" of the tag json.
 func quote(s node, t reflect.Type) {
-	switch pointed(t).Kind() {
+	switch jsonshape.PointedOr(t).Kind() {
 	case reflect.Bool:
 		s["enum"] = []any{"true", "false"}
 	case reflect.Float32, reflect.Float64, reflect.String:
@@ -164,64 +194,11 @@ func nullable(s node) node {
 	return s
 }
 
-// field is one that becomes a member.
-type field struct {
-	reflect.StructField
-	in        reflect.Type // whose field it is
-	name      string       // of the member
-	omits     bool         // the zero value is left out
-	quoted    bool
-	takesRest bool // it takes the members that no field has
-}
-
-// writesNull reports whether Go writes null for the zero value.
-func (f field) writesNull() bool {
-	switch f.Type.Kind() {
+// writesNull reports whether Go writes null for the zero value of a member.
+func writesNull(m jsonshape.Member) bool {
+	switch m.Field.Type.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
-		return !f.omits
+		return !m.OmitEmpty && !m.OmitZero
 	}
 	return false
-}
-
-// fieldsOf are the fields of a struct and of those embedded in it. Of several with one name the outer one counts.
-func fieldsOf(t reflect.Type) []field {
-	var found []field
-	add := func(f field) {
-		if !slices.ContainsFunc(found, func(other field) bool { return other.name == f.name }) {
-			found = append(found, f)
-		}
-	}
-	within := map[reflect.Type]bool{}
-	var collect func(t reflect.Type)
-	collect = func(t reflect.Type) {
-		if within[t] {
-			return
-		}
-		within[t] = true
-		for _, embedded := range []bool{false, true} {
-			for i := range t.NumField() {
-				f := t.Field(i)
-				name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-				has := func(option string) bool { return slices.Contains(strings.Split(options, ","), option) }
-				inner := pointed(f.Type)
-				inlined := f.Anonymous && name == "" && inner.Kind() == reflect.Struct
-				switch {
-				case name == "-" && options == "" || inlined != embedded || !inlined && !f.IsExported():
-				case inlined:
-					collect(inner)
-				default:
-					if name == "" {
-						name = f.Name
-					}
-					add(field{
-						StructField: f, in: t, name: name, quoted: has("string"),
-						omits:     has("omitempty") || has("omitzero"),
-						takesRest: has("embed") && inner.Kind() != reflect.Struct,
-					})
-				}
-			}
-		}
-	}
-	collect(t)
-	return found
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 	"github.com/nagi-runtime/nagi/internal/guard"
-	"github.com/nagi-runtime/nagi/internal/members"
+	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -46,7 +46,7 @@ type Column struct {
 // Of derives the schema of the documents of a type, which is a struct or a pointer to one.
 func Of(t reflect.Type, o Options) (r Result, err error) {
 	err = guard.Call(func() error {
-		r, err = of(pointed(t), o)
+		r, err = of(jsonshape.PointedOr(t), o)
 		return err
 	})
 	if p, ok := err.(*guard.Panic); ok { // the library's way to refuse a type; a stack would help nobody
@@ -99,7 +99,7 @@ type deriver struct {
 func (d *deriver) reflect(t reflect.Type) (node, error) {
 	reflector := jsonschema.Reflector{
 		Anonymous: true, AllowAdditionalProperties: true, RequiredFromJSONSchemaTags: true,
-		Mapper: mapped, Namer: d.name, LookupComment: d.comment, AdditionalFields: shadowing,
+		Mapper: mapped, Namer: d.name, LookupComment: d.comment, AdditionalFields: members,
 	}
 	data, err := json.Marshal(reflector.ReflectFromType(t))
 	if err != nil {
@@ -153,12 +153,4 @@ func copied(value any) any {
 		return out
 	}
 	return value
-}
-
-// pointed returns what a pointer leads to, or the pointer where it leads nowhere.
-func pointed(t reflect.Type) reflect.Type {
-	if to := members.Pointed(t); to != nil {
-		return to
-	}
-	return t
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
-	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -118,7 +118,7 @@ func (a *attempt) fewLines() {
 	lines := strings.Count(a.log.String()[a.logged:], "\n")
 	seconds := int(time.Since(a.began).Seconds()) + 1
 	const sources, others = 2, 50 // pages and sites; what is logged anyway
-	most := len(a.replicas) * (sources*(printable.LinesAtOnce+printable.LinesPerSecond*seconds) + others)
+	most := len(a.replicas) * (sources*(notify.LinesAtOnce+notify.LinesPerSecond*seconds) + others)
 	if lines > most {
 		a.t.Errorf("%d lines of the log in %d s, want at most %d", lines, seconds, most)
 	}

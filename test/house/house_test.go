@@ -29,12 +29,12 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/denials", "internal/guard", "internal/kvstream", "internal/printable", "internal/turn",
+		"internal/denials", "internal/guard", "internal/kvstream", "internal/notify", "internal/turn",
 	},
-	"external": {"internal/exactjson", "internal/secrets"},
+	"external": {"internal/jsonshape"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
 	"entity": {
-		"natsinformer", "internal/exactjson", "internal/members", "internal/ownwrites", "internal/secrets",
+		"natsinformer", "internal/jsonshape", "internal/ownwrites",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -42,24 +42,22 @@ var mayImport = map[string][]string{
 
 	// Rooms that know nothing of documents.
 	"internal/denials":    {},
-	"internal/exactjson":  {},
-	"internal/failures":   {"internal/guard", "internal/printable"},
+	"internal/jsonshape":  {},
 	"internal/guard":      {},
-	"internal/health":     {"internal/printable"},
+	"internal/health":     {"internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
 	"internal/lease":      {"internal/kvstream"},
-	"internal/members":    {},
-	"internal/mergediff":  {},
+	"internal/mergediff":  {"internal/jsonshape"},
+	"internal/notify":     {"internal/printable"},
 	"internal/operation":  {},
 	"internal/ownwrites":  {},
 	"internal/printable":  {},
 	"internal/queue":      {"internal/operation"},
 	"internal/retry":      {},
 	"internal/running":    {"internal/health", "internal/printable"},
-	"internal/secrets":    {"internal/members"},
 	"internal/turn":       {},
-	"internal/typeschema": {"internal/guard", "internal/members", "internal/secrets"},
+	"internal/typeschema": {"internal/guard", "internal/jsonshape"},
 
 	// Rooms of the engine.
 	"internal/owner":   {"entity"},
@@ -76,16 +74,15 @@ var mayImport = map[string][]string{
 	"internal/apisource":    {"external", "internal/record", "internal/turn"},
 	"internal/brake":        {"internal/owner", "internal/queue", "internal/record", "internal/turn"},
 	"internal/reconcilectx": {"internal/apisource", "internal/owner", "internal/turn"},
-	"internal/keytable":     {"internal/failures", "internal/kubeapi", "internal/ownwrites", "internal/source"},
+	"internal/keytable":     {"internal/kubeapi", "internal/ownwrites", "internal/source"},
 	// A prune asks the reconcile that has ended what it wants.
 	"internal/lifecycle": {"internal/brake", "internal/keytable", "internal/lease", "internal/reconcilectx"},
-	"internal/telling":   {"internal/kubesource", "internal/lifecycle"},
 	"internal/explain":   {"internal/lifecycle", "internal/running"},
 	"internal/restore":   {"internal/explain"},
 	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
-		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle",
-		"internal/reconcilectx", "internal/restore", "internal/running", "internal/telling",
+		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle", "internal/reconcilectx",
+		"internal/restore", "internal/running",
 	},
 
 	// What users import.

@@ -1,0 +1,66 @@
+package source
+
+import (
+	"context"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/loops"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What not each source can do is an interface here, which stands beside the types that can do it: if a method were
+// renamed on one side alone, a type assertion would fail, and nothing would say so. What a delete depends on is no such
+// interface: it is in [Owned], so each source has to say it.
+
+// Placed is a source of secondaries of which it is known where they are.
+type Placed interface {
+	Owned
+	Place() Place
+}
+
+// Named is a source in which somebody else's object may have the name that a primary wants.
+type Named interface {
+	Placed
+	// AwaitName resumes a primary when somebody else's object is gone, or has another owner.
+	AwaitName(object, primary string) (news bool)
+	// ForgetNames forgets all names that a primary waits for.
+	ForgetNames(primary string)
+	// AwaitedBy returns the names that a primary waits for, in no order.
+	AwaitedBy(primary string) (objects []string)
+}
+
+// Kinded is a source of entities.
+type Kinded interface{ Kind() string }
+
+// Caused is a source that can tell which write an event is of.
+type Caused interface {
+	// Cause describes an event. Of what was created before is nil, of what was deleted after. An event that says
+	// nothing new has no cause.
+	Cause(before, after metav1.Object) (c loops.Cause, news bool)
+}
+
+// Asker is a source that can ask a server why it has not synced.
+type Asker interface {
+	// WhyNotSynced returns why; nil if that is not known.
+	WhyNotSynced(ctx context.Context) error
+}
+
+// Cached is a source with caches in NATS.
+type Cached interface {
+	// Stats adds how they are doing, by the name of the source.
+	Stats(into map[string]Stats)
+}
+
+// NeedsRights is what needs rights in NATS, a source or what runs beside an engine.
+type NeedsRights interface {
+	Rights(...entity.PermissionOption) (entity.PermissionSet, error)
+}
+
+var (
+	_ Named        = (*NATS[entity.IEntity])(nil)
+	_ Kinded       = (*NATS[entity.IEntity])(nil)
+	_ Caused       = (*NATS[entity.IEntity])(nil)
+	_ Cached       = (*NATS[entity.IEntity])(nil)
+	_ NeedsRights  = (*NATS[entity.IEntity])(nil)
+	_ unownedNoter = (*NATS[entity.IEntity])(nil)
+)
