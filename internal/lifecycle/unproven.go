@@ -36,7 +36,9 @@ func (a *absence) leaves(s source.Owned, obj metav1.Object, claim owner.Claim) b
 }
 
 // leavesNothing reports whether nothing stays for such a reason.
-func (a *absence) leavesNothing() bool { return len(a.left[unproven])+len(a.left[crossing])+len(a.left[neverWas]) == 0 }
+func (a *absence) leavesNothing() bool {
+	return len(a.left[unproven])+len(a.left[crossing])+len(a.left[neverWas]) == 0
+}
 
 // leaveNothing begins anew.
 func (a *absence) leaveNothing() { a.left = [verdicts]map[string]struct{}{} }
