@@ -159,6 +159,40 @@ func TestAnOwnerThatNeverWasIsOnlyReported(t *testing.T) {
 	}
 }
 
+// TestWhatNamesAnOwnerThatNeverWasStaysWhenItIsAskedFor by hand: the reconciler is told Delete, and the log what stays.
+func TestWhatNamesAnOwnerThatNeverWasStaysWhenItIsAskedFor(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), w.pages()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages))
+		must(t, err)
+		var log logLines
+		w.run(logging{c, log.logger()})
+		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
+		for i := range many {
+			must(t, pages.Create(t.Context(), w.ownedPage(siteName(i), "ghost")))
+		}
+		c.Enqueue("ghost", OperationManual)
+		natstest.Eventually(t, "the key is done", func() bool {
+			return seen.with("ghost", OperationDelete) == 1 && c.Stats().TornDown == 1
+		})
+		if n := count(t, pages); n != many || c.Stats().Cascaded != 0 {
+			t.Errorf("%d pages are left of %d", n, many)
+		}
+		stays := "After a delete that was asked for, objects stay that name this owner: as far as the leader can tell " +
+			"it never was, so another installation may have made them. Delete them by hand if they are not needed"
+		if n := len(log.with(stays)); n != 1 {
+			t.Errorf("the log says %d times what stays", n)
+		}
+
+		// One whose marker the leader has was, and what it owned goes.
+		were(t, sites, "ghost")
+		c.Enqueue("ghost", OperationManual)
+		natstest.Eventually(t, "all are gone", func() bool { return count(t, pages) == 0 })
+	})
+}
+
 // TestTheSweepAsksTheLeader: the cache lacks an owner that exists and has no anchor.
 func TestTheSweepAsksTheLeader(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

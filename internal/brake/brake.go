@@ -1,5 +1,6 @@
 // Package brake decides about deletes that are not evidenced: of what a vanished primary owns (cascade), of what names
-// a primary without a record (sweep), and of what reconciles no longer want (prune). See package deletes.
+// a primary without a record (sweep), and of what reconciles no longer want (prune). It is the guard's last check (see
+// package deletes): the delete is evidenced, or the brake lets it go.
 //
 // The rules:
 //

@@ -44,6 +44,14 @@ func (b *Brake) forgetSwept(s *sweptIn) {
 	}
 }
 
+// WasLetGo reports whether a sweep or a release let an owner go that has no record.
+func (b *Brake) WasLetGo(owner string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, swept := b.cleaned[owner]
+	return swept || b.allowed.Has(owner)
+}
+
 // AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record, right before it
 // is. Where a sweep let the owner go, it engages the brake if what went comes back again and again. What is held is
 // looked at again by the next sweep.

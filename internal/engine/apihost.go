@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
@@ -54,12 +53,4 @@ func (e *Engine) resume(it queue.Item) {
 		return
 	}
 	apiHost{e}.RetryAfter(it, 0)
-}
-
-// WaiterFor returns what a key has to wait for after an error; nil if the error is a failure.
-func (e *Engine) WaiterFor(key string, err error) apisource.Waiter {
-	if err == nil || lifecycle.IsTerminal(err) {
-		return nil
-	}
-	return e.APIs.WaiterFor(key, err)
 }

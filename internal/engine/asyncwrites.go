@@ -71,8 +71,9 @@ func (w *asyncWrites) BeginTerm(ctx context.Context) {
 }
 
 // Submit hands over a write that was sent: wait returns its outcome, and then is called with it. Both get the context
-// in which the write has to end. Submit blocks while too many writes are under way. then may block, but must not call
-// Submit, because its write still counts among those under way.
+// in which the write has to end. Submit blocks while too many writes are under way. then may block. Its write counts
+// among those under way until it has returned, so a then that submitted another write could wait for itself. The engine
+// has none: the answer of a RecordWrite is an Outcome, which has no write.
 func (w *asyncWrites) Submit(wait func(context.Context) error, then func(context.Context, error)) {
 	w.slots <- struct{}{}
 	submitted := write{wait: wait, then: then, term: w.term.Load()}

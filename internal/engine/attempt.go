@@ -14,13 +14,13 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// Call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
-// caches do not show the key's own writes yet. recordsOutcome says that the caller records what comes of the attempt.
-func (e *Engine) Call(
+// call calls the reconciler. It does not, and says instead what the hand-out came to, if the term is over or the
+// caches do not show the key's own writes yet. recordsOutcome says that what comes of the attempt is recorded.
+func (e *Engine) call(
 	t *lifecycle.Term, it queue.Item, recordsOutcome bool,
 ) (a lifecycle.Attempt, instead *lifecycle.Outcome) {
 	if pause := e.ownWritesMissing(t, it.Key); pause > 0 {
-		return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
+		return a, lookAgain(it, pause)
 	}
 	start := time.Now()
 	if t.OverAt(start) {
@@ -29,7 +29,7 @@ func (e *Engine) Call(
 	state := e.keys.Of(it.Key)
 	if state.Loop != nil {
 		if pause := e.beginWatched(t, it, state.Loop, start); pause > 0 {
-			return a, &lifecycle.Outcome{Verdict: lifecycle.LookAgain, Ops: it.Ops, Prio: it.Prio, After: pause}
+			return a, lookAgain(it, pause)
 		}
 	}
 	source.ForgetNames(e.sources, it.Key)
@@ -86,7 +86,7 @@ func (e *Engine) conclude(
 	}
 	a.CutShort = lifecycle.CutShort(t, a.Err)
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
-	a.Waits = e.WaiterFor(key, a.Err)
+	a.Waits = lifecycle.WaiterFor(e.APIs, key, a.Err)
 	e.noteRun(key, trail, a)
 	if after, what := own.Pending(); what != "" && a.Err == nil {
 		a.Pending = what

@@ -51,7 +51,8 @@ func (h Hand) HandOut(ctx context.Context, key string, ops operation.Operations)
 	e, ctx := h.engine, h.logged(ctx)
 	t := &lifecycle.Term{Ctx: ctx, RunCtx: ctx, HandOut: ctx, Logger: klog.FromContext(ctx)}
 	it := e.APIs.Take(queue.Item{Key: key, Ops: ops, Prio: queue.Live, Added: time.Now()})
-	for first = e.handle(t, it); first.Verdict == lifecycle.LookAgain; first = e.handle(t, it) {
+	first, write := e.handle(t, it)
+	for ; first.Verdict == lifecycle.LookAgain; first, write = e.handle(t, it) {
 		if !pause(ctx, first.After) { // the caches do not show the key's own writes yet
 			first = lifecycle.Outcome{Err: context.Cause(ctx)}
 			return first, first
@@ -60,19 +61,13 @@ func (h Hand) HandOut(ctx context.Context, key string, ops operation.Operations)
 	if first.Verdict == lifecycle.GivenBack {
 		first.Err = context.Cause(ctx)
 	}
-	for last = first; ; {
-		write := last.Write
-		last.Write = nil
-		e.settle(t, it, &last)
-		if write == nil {
-			return first, last
-		}
-		var err error
-		if write.Answer != nil {
-			err = write.Answer(ctx)
-		}
-		last = write.Next(ctx, err)
+	e.settle(t, it, &first, nil)
+	if write == nil {
+		return first, first
 	}
+	last = write.Next(ctx, write.Answer(ctx))
+	e.settle(t, it, &last, nil)
+	return first, last
 }
 
 // AwaitDelete waits, until that context ends, for the news that a document is gone.

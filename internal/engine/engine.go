@@ -112,7 +112,7 @@ func New[T entity.IEntity](
 		e.Traced())
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
-		e.life = lifecycle.Unrecorded{Caller: e, Keys: &e.keys}
+		e.life = lifecycle.Unrecorded{Keys: &e.keys}
 		e.APIs = e.newAPIs()
 	} else {
 		e.keepRecords(client.Config(), client.EnginePort().Records())
@@ -162,7 +162,7 @@ func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.anchors.Overruled = e.brake.Overrules
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
 	e.life = &lifecycle.RecordedLife{
-		Caller: e, Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
+		Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
 		Warn: reconcileHost{e}.Warn,
 	}

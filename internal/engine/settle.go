@@ -17,8 +17,8 @@ import (
 )
 
 // settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
-// gives keys back to the queue.
-func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
+// gives keys back to the queue. With a write under way it acts a second time, on what the answer came to.
+func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, write *lifecycle.RecordWrite) {
 	switch o.Verdict {
 	case lifecycle.GivenBack:
 		e.settleGivenBack(it, o)
@@ -62,27 +62,22 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) 
 	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
 		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
 	}
+	if write != nil {
+		e.settleWhenAnswered(t, it, write)
+		return
+	}
 	if o.Rests() {
 		e.causes.Forget(it.Key)
 	}
-	if o.Write == nil {
-		e.queue.Done(it.Key)
-		return
-	}
-	if o.Write.Answer == nil {
-		next := o.Write.Next(t.Ctx, nil)
-		e.settle(t, it, &next)
-		return
-	}
-	e.settleWhenAnswered(t, it, o.Write)
+	e.queue.Done(it.Key)
 }
 
 // settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers
 // to is allocated.
 func (e *Engine) settleWhenAnswered(t *lifecycle.Term, it queue.Item, write *lifecycle.RecordWrite) {
 	e.async.Submit(write.Answer, func(ctx context.Context, err error) {
-		next := write.Next(ctx, err)
-		e.settle(t, it, &next)
+		o := write.Next(ctx, err)
+		e.settle(t, it, &o, nil)
 	})
 }
 

@@ -40,7 +40,7 @@ func TestWhatAKeyWaitsForDoesNotChangeItsPriority(t *testing.T) {
 				it, _ := e.queue.Get(t.Context())
 				o := outcome
 				o.Ops, o.Prio = it.Ops, it.Prio
-				e.settle(&lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context()}, it, &o)
+				e.settle(&lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context()}, it, &o, nil)
 				again, _ := e.queue.Get(t.Context())
 				if again.Prio != prio || !again.Ops.Has(operation.Put) {
 					t.Errorf("after %s a key of priority %d is due for %v with priority %d", name, prio, again.Ops,

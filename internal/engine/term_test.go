@@ -26,7 +26,7 @@ func TestNothingIsDoneInATermWhoseLeaseIsOver(t *testing.T) {
 	over := &lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context(), HandOut: t.Context(), Lease: new(lease.Term)}
 	it := queue.Item{Key: "home", Ops: operation.Of(operation.Put)}
 
-	_, instead := e.Call(over, it, false)
+	_, instead := e.call(over, it, false)
 	if instead == nil || instead.Verdict != lifecycle.GivenBack {
 		t.Errorf("called for a key that was handed out before: %+v", instead)
 	}
@@ -49,7 +49,7 @@ func TestATeardownThatEndedBecauseTheDocumentReturnedIsNotOwed(t *testing.T) {
 	e.queue.Add("home", operation.Of(operation.Delete), queue.Live)
 	it, _ := e.queue.Get(t.Context())
 	e.keys.NoteOwed(it.Key)
-	e.settle(term, it, &lifecycle.Outcome{Verdict: lifecycle.DocumentReturned})
+	e.settle(term, it, &lifecycle.Outcome{Verdict: lifecycle.DocumentReturned}, nil)
 	if _, _, owed := e.keys.Counts(); owed != 0 || e.queue.Counts().Delayed != 1 {
 		t.Errorf("%d teardowns are owed, and %d keys are looked at again", owed, e.queue.Counts().Delayed)
 	}

@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
-	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // dialect says how one package of JSON reads a field and its tag.
@@ -25,26 +24,13 @@ type dialect struct {
 }
 
 var (
-	standard   = &dialect{nameIn: nameV1}
-	experiment = &dialect{nameIn: nameUnquoted, embed: "embed", rest: "embed", callsAll: true}
+	standard = &dialect{nameIn: nameV1}
+	// documents is github.com/go-json-experiment/json, by which a Coder encodes and decodes.
+	documents = &dialect{nameIn: nameUnquoted, embed: "embed", rest: "embed", callsAll: true}
 	// second is encoding/json/v2, an experiment of Go 1.26.
 	second   = &dialect{nameIn: nameQuoted, embed: "inline", rest: "unknown", strict: true, callsAll: true}
-	dialects = []*dialect{standard, experiment, second}
-
-	documents = dialectOfDocuments()
+	dialects = []*dialect{standard, documents, second}
 )
-
-// dialectOfDocuments is that of the package that encodes and decodes documents. With GOEXPERIMENT=jsonv2 that is the
-// standard library.
-func dialectOfDocuments() *dialect {
-	probe := struct {
-		Rest map[string]bool `json:",embed"`
-	}{map[string]bool{"embedded": true}}
-	if text, err := jsonv1.Marshal(probe); err == nil && string(text) == `{"embedded":true}` {
-		return experiment
-	}
-	return second
-}
 
 // place is where the JSON of a field is.
 type place int

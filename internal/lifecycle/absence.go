@@ -17,7 +17,8 @@ type absence struct {
 	teardown *Teardown
 	key      string
 	spared   bool                          // something that it owned stays: external.ObserveOnly
-	left     [verdicts]map[string]struct{} // what stays, unproven or crossing, by source and key
+	neverWas bool                          // nothing but the objects themselves says that the primary was
+	left     [verdicts]map[string]struct{} // what stays, by source and key
 	held     error                         // what is being deleted and does not go; nil if nothing is
 	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
 	// shows may be somebody else's by now; or an operation goes on; or the source is outdated.
@@ -38,6 +39,18 @@ func (a *absence) letsGo(ctx context.Context, s deletes.Source, obj metav1.Objec
 		return a.teardown.Brake.LetsGo(a.key)
 	}
 	return a.teardown.Brake.AdmitSwept(ctx, a.key, s.String(), source.ObjectKey(obj), versionOf(obj))
+}
+
+// lookWhetherItWas finds out whether a primary without a record, which was asked for by hand, ever was: what names one
+// that never was stays, here as in a sweep.
+func (a *absence) lookWhetherItWas(ctx context.Context) (err error) {
+	t := a.teardown
+	if record.IsAnchor(t.Anchors.Cached(a.key)) || t.Brake.WasLetGo(a.key) {
+		return nil
+	}
+	marked, err := t.Marked(ctx, a.key)
+	a.neverWas = !marked
+	return err
 }
 
 // versionOf tells an object from what is made anew under its name.

@@ -13,24 +13,39 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
-// Absent is for a key without a document: a teardown if one is owed.
-func (r *RecordedLife) Absent(t *Term, it queue.Item) Outcome {
-	o := r.absent(t, it)
+// Absent is for a key without a document: a teardown if one is owed, up to the call of the reconciler.
+func (r *RecordedLife) Absent(t *Term, it queue.Item) (calls queue.Item, instead *Outcome) {
+	calls, instead = r.absent(t, it)
+	if instead != nil {
+		r.note(t, it.Key, instead)
+	}
+	return calls, instead
+}
+
+// TearDown goes on where the reconciler has cleaned up: it deletes what is still owned, and then removes the anchor. A
+// crash between any two steps leaves the anchor, and so the teardown owed.
+func (r *RecordedLife) TearDown(t *Term, it queue.Item, a Attempt) Outcome {
+	o := r.tearDown(t, it, a)
+	r.note(t, it.Key, &o)
+	return o
+}
+
+// note tells of what a teardown waits for, or fails with.
+func (r *RecordedLife) note(t *Term, key string, o *Outcome) {
 	var stuck error
-	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(it.Key).Failures > 0 && t.Ctx.Err() == nil {
+	if o.Verdict == Failed && o.Where != inReconciler && r.Keys.Of(key).Failures > 0 && t.Ctx.Err() == nil {
 		stuck = o.Attempt.Err
 	}
 	switch {
 	case o.Held != nil:
-		if r.noteHeld(t, it.Key, o.Held) {
-			r.annotateDeleting(t, it.Key, entity.ReasonRetrying, o.Held)
+		if r.noteHeld(t, key, o.Held) {
+			r.annotateDeleting(t, key, entity.ReasonRetrying, o.Held)
 		}
 	case o.Verdict == Failed && o.Where != inReconciler && stuck == nil: // one failure tells nothing
 	default:
-		r.noteStuck(t, it.Key, stuck)
+		r.noteStuck(t, key, stuck)
 	}
-	r.noteFailed(t, it.Key, &o)
-	return o
+	r.noteFailed(t, key, o)
 }
 
 // noteFailed says in the record why a teardown fails, for those who wait for its end. One failure tells nothing; and
@@ -52,25 +67,25 @@ const (
 	beforeTeardown = "before the teardown"
 )
 
-func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
+func (r *RecordedLife) absent(t *Term, it queue.Item) (calls queue.Item, instead *Outcome) {
 	held := r.Anchors.Cached(it.Key)
 	owed := record.IsAnchor(held)
 	if held == nil && r.Records.Exists(it.Key) {
-		return r.unknown(it)
+		return it, r.unknown(it)
 	}
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
 		if err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key); err != nil {
-			return r.interrupted(t, it, Attempt{Err: err}, "without an anchor")
+			return it, r.interrupted(t, it, Attempt{Err: err}, "without an anchor")
 		}
 		r.Brake.ForgetDelete(it.Key)
-		return Outcome{Verdict: NothingOwed}
+		return it, &Outcome{Verdict: NothingOwed}
 	}
 	if parked := StaysParked(r.Keys, it, source.View{}); parked != nil {
-		return *parked
+		return it, parked
 	}
 	if !owed && r.Brake.HoldsOrphans(it.Key) {
-		return Outcome{}
+		return it, &Outcome{}
 	}
 	if owed {
 		r.Keys.NoteOwed(it.Key)
@@ -79,16 +94,16 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) Outcome {
 	it.Ops = operation.Union(it.Ops, operation.Deletion(it.Ops))
 	admitted, err := r.admitted(t, it, held)
 	if err != nil {
-		return r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
+		return it, r.interrupted(t, it, Attempt{Err: err}, beforeTeardown)
 	}
 	if !admitted {
-		return Outcome{Verdict: NotReconciled}
+		return it, &Outcome{Verdict: NotReconciled}
 	}
 	r.Contest(it.Key)
 	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
-		return r.finish(t, it, Attempt{})
+		return it, r.finish(t, it, Attempt{})
 	}
-	return r.tearDown(t, it)
+	return it, nil
 }
 
 // recordArrives is when to look again for a record that the cache is about to have.
@@ -96,11 +111,11 @@ const recordArrives = 20 * time.Millisecond
 
 // unknown is for a key of which nobody knows what is owed: it has a record that the cache does not have. If that is
 // unreadable it is reported, and makes the key due when it is mended.
-func (r *RecordedLife) unknown(it queue.Item) Outcome {
+func (r *RecordedLife) unknown(it queue.Item) *Outcome {
 	if r.Records.Unreadable(it.Key) {
-		return Outcome{Verdict: NotReconciled}
+		return &Outcome{Verdict: NotReconciled}
 	}
-	return Outcome{Verdict: LookAgain, Ops: it.Ops, Prio: it.Prio, After: recordArrives}
+	return &Outcome{Verdict: LookAgain, Ops: it.Ops, Prio: it.Prio, After: recordArrives}
 }
 
 // admitted tells whether the teardown may go on: an evidenced delete always; one that is inferred if the brake admits
@@ -166,15 +181,9 @@ func (r *RecordedLife) marked(t *Term, key string, seen *keytable.ObservedDelete
 	return !found.Expired, nil
 }
 
-// tearDown lets the reconciler clean up, then deletes what is still owned, and then removes the anchor. A crash between
-// any two steps leaves the anchor, and so the teardown owed.
-func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
-	a, instead := r.Caller.Call(t, it, false)
-	if instead != nil {
-		return *instead
-	}
+func (r *RecordedLife) tearDown(t *Term, it queue.Item, a Attempt) Outcome {
 	if a.Err != nil {
-		return r.interrupted(t, it, a, inReconciler)
+		return *r.interrupted(t, it, a, inReconciler)
 	}
 	if after := a.Requeue; after > 0 {
 		// Not finished yet, as a finalizer would say it: the anchor stays.
@@ -187,15 +196,15 @@ func (r *RecordedLife) tearDown(t *Term, it queue.Item) Outcome {
 			s.CleanUp = keytable.NewCleanUp(anchor)
 		}
 	})
-	return r.finish(t, it, a)
+	return *r.finish(t, it, a)
 }
 
 // finish cleans up after a reconciler that has succeeded, now or, where a was not attempted, before: what is held up
 // by a finalizer is looked at again and again, and the reconciler has nothing more to do with it.
-func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
+func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) *Outcome {
 	gone, held, err := r.Teardown.CleanUp(a.under(t), it.Key)
 	if err != nil {
-		a.Err, a.Waits = err, r.Caller.WaiterFor(it.Key, err)
+		a.Err, a.Waits = err, WaiterFor(r.Teardown.APIs, it.Key, err)
 		o := r.interrupted(t, it, a, "after the reconciler")
 		if o.Verdict == Waiting {
 			// The reconciler has done its part: it would take the turns that the cascade waits for.
@@ -206,26 +215,26 @@ func (r *RecordedLife) finish(t *Term, it queue.Item, a Attempt) Outcome {
 	if !gone {
 		pause := CheckInterval
 		r.Keys.Amend(it.Key, func(s *keytable.State) { pause = s.CleanUp.NextPause() })
-		return Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it), Held: held}
+		return &Outcome{Verdict: Succeeded, Attempt: a, After: pause, Ops: r.opsWithoutAnchor(it), Held: held}
 	}
 	r.Brake.Forget(it.Key)
-	return Outcome{Verdict: TornDown, Attempt: a}
+	return &Outcome{Verdict: TornDown, Attempt: a}
 }
 
 // interrupted is the outcome of a teardown that does not go on now: it is tried again later, or not at all where the
 // document is back or the error is terminal.
-func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where string) Outcome {
+func (r *RecordedLife) interrupted(t *Term, it queue.Item, a Attempt, where string) *Outcome {
 	if errors.Is(a.Err, deletes.ErrDocumentReturned) {
 		t.Logger.V(2).Info("Document exists again, nothing is deleted", "key", it.Key, "noticed", where)
 		a.Err, a.Waits = nil, nil // the reconciler itself did not fail
-		return Outcome{Verdict: DocumentReturned, Attempt: a}
+		return &Outcome{Verdict: DocumentReturned, Attempt: a}
 	}
 	o := OutcomeOf(t, it, source.View{}, a)
 	o.Where = where
 	if seen := r.Keys.Of(it.Key).Deleted; seen != nil && o.Verdict == Terminal {
 		o.Subject = seen.Object
 	}
-	return o
+	return &o
 }
 
 // opsWithoutAnchor is what makes a teardown go on that no anchor says is owed, such as the sweep's: nothing else tells

@@ -115,7 +115,7 @@ func (t *Teardown) ownedBy(a *absence) ([]owned, error) {
 		}
 		for _, obj := range objects {
 			switch {
-			case claim.Owns(obj, a.key):
+			case a.owns(obj, claim):
 				found = append(found, owned{s, obj})
 			case !a.leaves(s, obj, claim):
 				t.Counters.Foreign()
@@ -147,10 +147,10 @@ func (t *Teardown) ownedLive(ctx context.Context, a *absence) ([]owned, error) {
 			isKept := func(other metav1.Object) bool { return same(obj, other) }
 			switch {
 			case slices.ContainsFunc(kept, isKept):
-			case claim.Owns(obj, a.key) && unknown != nil:
+			case a.owns(obj, claim) && unknown != nil:
 				return nil, fmt.Errorf("%s %q: whether %s %q is to stay is not known: %w",
 					t.Kind, a.key, s, source.ObjectKey(obj), unknown)
-			case claim.Owns(obj, a.key):
+			case a.owns(obj, claim):
 				found = append(found, owned{s, obj})
 			default:
 				a.leaves(s, obj, claim)

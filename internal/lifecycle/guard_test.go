@@ -9,7 +9,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +77,8 @@ func (g *guarded) Keys() []string              { return nil }
 func (g *guarded) AdmitPrune(_, _ string) bool { return !g.holds }
 func (g *guarded) ForgetPrune(string)          {}
 func (g *guarded) LetsGo(string) bool          { return g.owed && !g.holds }
+
+func (g *guarded) WasLetGo(string) bool { return true }
 
 func (g *guarded) AdmitSwept(context.Context, string, string, string, string) bool {
 	return !g.owed && !g.holds
@@ -246,4 +250,15 @@ func TestASourceDeletesNothingWithoutAPermit(t *testing.T) {
 		}
 	}()
 	_ = guardedSource{g: g}.Remove(t.Context(), deletes.Permit{})
+}
+
+// TestAPurgeStaysOneWhileItsTeardownWaits, also where no anchor says that one is owed.
+func TestAPurgeStaysOneWhileItsTeardownWaits(t *testing.T) {
+	for _, op := range []operation.Operation{operation.Delete, operation.Purge} {
+		r := &RecordedLife{Anchors: &record.Anchors{Records: guardedRecords{guarded: newGuarded(false, false)}}}
+		asked := operation.Of(op) | operation.ByHand
+		if again := r.opsWithoutAnchor(queue.Item{Key: "home", Ops: asked}); again != asked {
+			t.Errorf("%v: it goes on as %v", asked, again)
+		}
+	}
 }

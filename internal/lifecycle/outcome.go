@@ -53,22 +53,15 @@ type Outcome struct {
 	Unpark  bool                 // of RecordFailed: the record would have said that the key is parked
 	Subject any                  // of Terminal: the object of the event; nil: no event
 	Held    error                // what a teardown waits for: it was deleted and does not go
-	Write   *RecordWrite         // under way: the key is not done before it is answered
 }
 
 // Rests reports whether the key is not reconciled, and is not due again before something happens.
 func (o *Outcome) Rests() bool {
-	switch o.Verdict {
-	case Nothing:
-		return o.Write == nil
-	case NotReconciled, Malformed:
-		return true
-	}
-	return false
+	return o.Verdict == Nothing || o.Verdict == NotReconciled || o.Verdict == Malformed
 }
 
-// RecordWrite is a write of the key's record that is under way. Next makes of its answer what the hand-out comes to;
-// without an answer to wait for it is called at once.
+// RecordWrite is a write of the key's record that is under way: the key is not done before it is answered. Next makes
+// of the answer what the hand-out comes to, and begins no other write.
 type RecordWrite struct {
 	Answer func(context.Context) error
 	Next   func(ctx context.Context, err error) Outcome
@@ -131,6 +124,14 @@ func OutcomeOf(t *Term, it queue.Item, v source.View, a Attempt) Outcome {
 		o.Verdict = Failed
 	}
 	return o
+}
+
+// WaiterFor returns what a key has to wait for after an error; nil if the error is a failure.
+func WaiterFor(apis *apisource.Set, key string, err error) apisource.Waiter {
+	if err == nil || IsTerminal(err) {
+		return nil
+	}
+	return apis.WaiterFor(key, err)
 }
 
 // awaitsName is the error of a key that wants a name which somebody else has.

@@ -22,7 +22,6 @@ import (
 // RecordedLife is the lifecycle with records: each primary has an anchor before its first reconcile, and is torn down
 // when it goes.
 type RecordedLife struct {
-	Caller        Caller
 	Keys          *keytable.Table
 	Anchors       *record.Anchors
 	Records       Records
@@ -84,36 +83,38 @@ func (r *RecordedLife) MarkNotReconciled(t *Term, it queue.Item, v source.View, 
 
 // Prepare writes the anchor of a revision that has none yet. A key of the backlog does not wait for it: the key comes
 // back when the server has it.
-func (r *RecordedLife) Prepare(t *Term, it queue.Item, v source.View) (*entity.Record, *Outcome) {
+func (r *RecordedLife) Prepare(
+	t *Term, it queue.Item, v source.View,
+) (anchor *entity.Record, instead *Outcome, ahead *RecordWrite) {
 	cached := r.Anchors.Cached(it.Key)
 	covered := r.Anchors.Covers(cached, v, r.Primary.StreamID()) && !r.Records.Unreadable(it.Key)
 	// What was reconciled at this revision is not suspended at it: the annotations need not be looked through again.
 	if reconciledBefore := covered && cached.ObservedRevision == v.Revision; !reconciledBefore && v.Suspended() {
 		o := r.MarkNotReconciled(t, it, v, entity.ReasonSuspended, "annotation "+entity.SuspendAnnotation)
-		return nil, &o
+		return nil, &o, nil
 	}
 	if covered {
-		return cached, nil
+		return cached, nil, nil
 	}
 	anchor, err := r.Anchors.For(t.Ctx, cached, v, r.Primary.StreamID())
 	if err == nil && it.Prio == queue.Background && !it.Ahead {
-		return nil, &Outcome{Write: r.anchorAhead(t, it, anchor)}
+		return nil, &Outcome{}, r.anchorAhead(t, it, anchor)
 	}
 	if err == nil {
 		err = r.Anchors.Put(t.Ctx, it.Key, anchor)
 	}
 	switch {
 	case errors.Is(err, record.ErrLeftAlone): // it is reported, and makes the key due when it is mended
-		return nil, &Outcome{Verdict: NotReconciled}
+		return nil, &Outcome{Verdict: NotReconciled}, nil
 	case errors.Is(err, record.ErrUnrecordable):
 		r.Reports.Log(t.Ctx, err, "Invalid document, not reconciled until it is mended", it.Key)
 		o := r.MarkNotReconciled(t, it, v, entity.ReasonInvalid, err.Error())
-		return nil, &o
+		return nil, &o, nil
 	case err != nil:
-		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+		return nil, &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}, nil
 	}
 	r.Reports.Mended(it.Key)
-	return anchor, nil
+	return anchor, nil, nil
 }
 
 // anchorAhead writes a key's anchor while many keys wait. One that fails is written again in turn.
@@ -183,7 +184,8 @@ func (r *RecordedLife) outcomeWrite(
 	}
 	if err != nil && apierrors.IsConflict(err) {
 		w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err}
-		return &RecordWrite{Next: func(ctx context.Context, _ error) Outcome { return w.refused(ctx, err) }}
+		refused := func(ctx context.Context, _ error) Outcome { return w.refused(ctx, err) }
+		return &RecordWrite{Answer: atOnce, Next: refused}
 	}
 	if _, unread := errors.AsType[*source.UnreadError](err); unread {
 		return settledAs(outcomeLost(err))
@@ -260,7 +262,10 @@ func outcomeLost(err error) Outcome {
 	return Outcome{Verdict: RecordFailed, Err: err, Ops: operation.Of(operation.Retry), Unpark: true}
 }
 
-// settledAs is a write that needs no answer.
+// atOnce is the answer where nothing was sent.
+func atOnce(context.Context) error { return nil }
+
+// settledAs is for a write that was not sent.
 func settledAs(o Outcome) *RecordWrite {
-	return &RecordWrite{Next: func(context.Context, error) Outcome { return o }}
+	return &RecordWrite{Answer: atOnce, Next: func(context.Context, error) Outcome { return o }}
 }

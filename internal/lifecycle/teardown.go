@@ -58,6 +58,8 @@ type TeardownCounters struct {
 type TeardownBrake interface {
 	// LetsGo reports whether the delete of a key, which is owed, is evidenced or the brake has let it go.
 	LetsGo(key string) bool
+	// WasLetGo reports whether a sweep or a release let an owner go that has no record.
+	WasLetGo(owner string) bool
 	// AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record.
 	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
 }
@@ -118,6 +120,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	}
 	var waitsFor error
 	if !t.NoCascade {
+		if err := a.lookWhetherItWas(ctx); err != nil {
+			return false, err
+		}
 		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
 		var waiting []source.Owned
 		waiting, waitsFor = t.outdatedSources()
@@ -161,7 +166,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		return false, t.APIs.CannotList(key)
 	}
 	ended, err := t.removeRecords(ctx, a)
-	if ended {
+	if ended || a.neverWas {
 		a.tellLeft(ctx)
 	}
 	return true, err

@@ -12,11 +12,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// leaves notes what stays for the lack of a proof, or only because it names an owner in another namespace. It reports
-// whether a proof is what is missing.
+// owns reports whether an object is the primary's, and goes with it.
+func (a *absence) owns(obj metav1.Object, claim owner.Claim) bool {
+	return claim.Owns(obj, a.key) && (!a.neverWas || claim.IsProven(obj))
+}
+
+// leaves notes what stays for the lack of a proof, because the primary never was, or only because it names an owner in
+// another namespace. It reports whether it would be the primary's otherwise, but for the namespace.
 func (a *absence) leaves(s source.Owned, obj metav1.Object, claim owner.Claim) bool {
 	v := ruledByMarks(claim, obj, owner.NamedBy(obj))
 	switch crosses := claim.Crosses(obj, a.key); {
+	case a.neverWas && claim.Owns(obj, a.key):
+		v = neverWas
 	case crosses && v == ours:
 		v = crossing
 	case crosses || v != unproven:
@@ -26,11 +33,13 @@ func (a *absence) leaves(s source.Owned, obj metav1.Object, claim owner.Claim) b
 		a.left[v] = map[string]struct{}{}
 	}
 	a.left[v][nameOf(s, obj)] = struct{}{}
-	return v == unproven
+	return v != crossing
 }
 
 // leavesNothing reports whether nothing stays for such a reason.
-func (a *absence) leavesNothing() bool { return len(a.left[unproven])+len(a.left[crossing]) == 0 }
+func (a *absence) leavesNothing() bool {
+	return len(a.left[unproven])+len(a.left[crossing])+len(a.left[neverWas]) == 0
+}
 
 // leaveNothing begins anew.
 func (a *absence) leaveNothing() { a.left = [verdicts]map[string]struct{}{} }

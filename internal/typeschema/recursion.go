@@ -30,7 +30,8 @@ func checkEnds(t reflect.Type) error {
 	return nil
 }
 
-// walker goes over types as the library does: from one definition as far as the next ones.
+// walker goes over types as the library does: from one definition as far as the next ones. So it reads fields and tags
+// as the library does, which also goes into fields that are no members.
 type walker struct {
 	defined     map[reflect.Type]bool
 	definitions []reflect.Type // that were not gone over yet
