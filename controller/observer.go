@@ -57,8 +57,8 @@ type Cause = engine.Cause
 type CauseTaker = engine.CauseTaker
 
 // RunObserver is an Observer that is told when the controller's Run begins: its BeginRun(ctx) is called once, with the
-// context of Run. What it returns becomes the parent of all contexts of the controller, so it has to be ctx or a child of
-// it.
+// context of Run. What it returns becomes the parent of all contexts of the controller, so it has to be ctx or a child
+// of it.
 type RunObserver = engine.RunObserver
 
 // Attacher is an Observer that New tells whom it observes: the controller's name, and how to read its Stats.
