@@ -39,7 +39,44 @@ const (
 	StateCalm         = explain.Calm         // its document is reconciled as it is, and nothing is due
 )
 
-// Explanation says why a key is where it is. The services API sends it as it is. See the package it comes from.
+// Explanation says why a key is where it is. The services API sends it as it is. Fields that say nothing are zero;
+// several may be set at once. Texts are printable and bounded. They name no owner of what others have, and hold no
+// values of documents, but for what a reconciler puts into its errors. Its fields:
+//
+//	Key      string
+//	State    KeyState
+//	Since    time.Time // of the state, where that is known
+//	Says     string    // the same in plain words
+//	Revision uint64    // of the document that decoded last
+//
+//	Priority, Reasons        string    // of a run that is due: live, secondary or background; "Put|Secondary"
+//	ReadySince, RunningSince time.Time // a run is due (of a key that runs the next one); Reconcile is called
+//	Attempt                  int       // of the call under way; counts from 1
+//	DueAt, UserDueAt         time.Time // the end of a delay: retry, requeue, quiet and the like; of an EnqueueAfter
+//	WokenBy                  string    // what makes it due before DueAt
+//
+//	Failures                           int // in a row: attempts, or writes of its record
+//	Error                              string
+//	FailingSince                       time.Time
+//	Parked                             bool
+//	ParkedRevision                     uint64 // 0 for a teardown
+//	Invalid                            *entity.InvalidDocument
+//	Suspended, Held, Looping, Deleting bool
+//	AwaitsWrites                       bool
+//	AwaitsAPI, AwaitsTurn              string   // the kind of the API that is away, or whose rate is limited
+//	AwaitsNames                        []string // with their sources, ten at most
+//	StillThere                         []string // what it owned, by the caches, ten at most
+//	StillThereAll                      int      // how many they are
+//	HoldsPrune                         bool     // what it does not want waits for the brake
+//	Missing                            []struct { Source string; Since time.Time; Why string } // no news from them
+//
+//	Leading bool   // this replica works
+//	Leader  string // who held the lease when it was read last: host, process, a random part
+//
+//	Recorded, RecordedMessage string        // of the record's condition: the reason; what is waited for
+//	ReconciledRevision        uint64        // the last one
+//	ReconciledAt              time.Time     // else when the condition last changed
+//	Took                      time.Duration // of keys reconciled lately
 type Explanation = explain.Explanation
 
 // Explain says what becomes of a key, and why. It asks no server, and may be called at any time, by several goroutines.

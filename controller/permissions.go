@@ -21,7 +21,8 @@ type Permissions struct {
 	Unknown []string
 }
 
-// KubernetesRule is a rule of a Role or ClusterRole, as rbacv1.PolicyRule is.
+// KubernetesRule is a rule of a Role or ClusterRole, as rbacv1.PolicyRule is. Its fields are APIGroups, Resources and
+// Verbs, of strings.
 type KubernetesRule = kubeapi.Rule
 
 // ClusterRole returns the rules as a manifest in YAML; "" if there are none. For a controller of one namespace make it

@@ -6,8 +6,14 @@ import (
 	"github.com/nagi-runtime/nagi/internal/restore"
 )
 
-// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds:
-// key, revision, since when, and why it cannot be restored, if so. It has nothing of the document.
+// Vanished is a primary whose document is gone although no delete of it was seen, and whose delete the brake holds.
+// It has nothing of the document. Its fields:
+//
+//	Key      string
+//	Revision uint64    // of the last document that the record has; the one that vanished may have been younger
+//	Since    time.Time // when the brake engaged that holds the delete
+//	// Why the document cannot be put back; "" if it can.
+//	NotRestorable string
 type Vanished = restore.Vanished
 
 // ListVanished lists the primaries whose documents vanished, and whose deletes the brake holds, in the order of keys.

@@ -110,10 +110,19 @@ type Stats struct {
 	Synced, Ended bool
 }
 
-// SourceStats is how a cache in NATS is doing.
+// SourceStats is how a cache in NATS is doing. Its fields:
+//
+//	Bucket  string
+//	Invalid int           // how many keys exist that do not decode
+//	Behind  uint64        // how many messages the server had that were not taken yet, when it last said so
+//	Lag     time.Duration // how old the state is that the cache shows; 0 where nothing is known to be missing
+//	// Full lists, the first one among them; those of them because the stream was another one, and because something
+//	// did not fit; and how often the watch went on from where it was.
+//	Lists, StreamChanges, Doubts, Resumes uint64
 type SourceStats = source.Stats
 
-// Problem is an error of Stats.Degraded.
+// Problem is an error of Stats.Degraded. Its fields are Since, when it was first known, and Err, the reason, to which
+// it unwraps.
 type Problem = health.Problem
 
 // LongestRunning is an attempt under way: its key, since when it runs, and its number, which counts from 1.

@@ -12,7 +12,7 @@ import (
 	restoring "github.com/nagi-runtime/nagi/internal/restore"
 )
 
-// Vanished is a document that is gone.
+// Vanished is a document that is gone: its Key, Revision, Since when, and why it is NotRestorable, if so.
 type Vanished = controller.Vanished
 
 // Restorer is a controller that can put vanished documents back. Each of its reads and writes is bounded, and how many
