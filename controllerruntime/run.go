@@ -67,7 +67,7 @@ func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) run(ctx context.Context, threa
 	r.mu.Lock()
 	r.recorder = events
 	r.engine.Change(func(o *engine.Options) {
-		o.Workers, o.Recorder, o.RequireInstance = threadiness, events, r.strict
+		o.Workers, o.RequireInstance = threadiness, r.strict
 	})
 	r.mu.Unlock()
 	r.attach()

@@ -55,7 +55,7 @@ func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err er
 			e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
 		}
 	}
-	if e.opts.Recorder == nil {
+	if e.recorder == nil {
 		return tell
 	}
 	sources := func() source.Group { return e.sources }

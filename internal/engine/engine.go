@@ -61,6 +61,7 @@ type Engine struct {
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
 	callbacks running.Callbacks
+	recorder  Recorder       // of the engine's own events; nil if there is none
 	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
 
@@ -96,8 +97,9 @@ func New[T entity.IEntity](
 	}
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
-		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
-		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
+		recorder: opts.Recorder,
+		queue:    queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
+		backoff:  retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()

@@ -25,9 +25,9 @@ type Recorder interface {
 
 // eventAbout records an event about an object. What is no object of Kubernetes' machinery is left out.
 func (e *Engine) eventAbout(object any, eventType, reason, message string) {
-	if r, ok := object.(runtime.Object); ok && e.opts.Recorder != nil {
+	if r, ok := object.(runtime.Object); ok && e.recorder != nil {
 		e.callback(context.Background(), "WithEventRecorder", func() {
-			e.opts.Recorder.Event(r, eventType, reason, message)
+			e.recorder.Event(r, eventType, reason, message)
 		})
 	}
 }

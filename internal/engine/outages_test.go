@@ -130,7 +130,7 @@ func TestWhatStaysAwayIsToldAfterThePause(t *testing.T) {
 func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, told, _ := newOutages()
-		e := &Engine{name: "sites", opts: Options{Recorder: recorderOf(o.Self)}}
+		e := &Engine{name: "sites", recorder: recorderOf(o.Self)}
 		runs, stop := context.WithCancel(t.Context())
 		release := make(chan struct{})
 		lead := e.tellTerms(runs, "host_1", func(ctx context.Context, _ *lease.Term) {
