@@ -19,7 +19,7 @@ import (
 // What this API says elsewhere is refused: the workers are Run's threadiness, the resync interval and the sources are
 // arguments of NewControllerRuntime, events go to the recorder behind Event, and the runtime deletes nothing that would
 // want a proof of its owner. The error says what is wrong with the options. Run returns it too, and the runtime stays
-// unusable, so that an error that nobody looks at is not lost. After Run has begun WithOptions returns an error and
+// unusable, so that an error that is not looked at is not lost. After Run has begun WithOptions returns an error and
 // changes nothing.
 func (r *core[P, S1, S2, S3, S4, T1, T2, T3, T4]) WithOptions(opts ...controller.Option) error {
 	r.mu.Lock()

@@ -67,7 +67,7 @@ type bucket struct {
 	rollups *atomic.Bool
 	ids     *writeIDs
 	async   *asyncWriter
-	hook    *writeHook // nil if nobody wants to know of writes
+	hook    *writeHook // nil if there is no listener of writes
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
@@ -114,7 +114,7 @@ func (s *stored) entry(natsKey string) natsinformer.Entry {
 }
 
 // isMarker reports whether the message says that the key is gone: a KV delete or purge, or the server's expiry marker.
-// A marker of another key that the server sent here, because somebody asked for that, deletes nothing.
+// A marker of another key that the server sent here, because a client asked for that, deletes nothing.
 func (s *stored) isMarker() bool {
 	if kvstream.IsReply(s.Header, nil) {
 		return false
@@ -245,7 +245,7 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 	}, nil
 }
 
-// ask asks the JetStream API. While nobody answers or the cluster has no leader it asks again, until the context or
+// ask asks the JetStream API. While no reply comes or the cluster has no leader it asks again, until the context or
 // requestTimeout ends. Use it only for requests that may be repeated.
 func ask[T interface{ refused() *apiError }](
 	ctx context.Context, b *bucket, api string, payload []byte,

@@ -84,7 +84,7 @@ type Config struct {
 	StatusBucket string
 
 	// MaxDocumentBytes is the size above which documents are refused before anything reaches the wire, and above which
-	// a document that somebody else wrote is invalid. The zero value means DefaultMaxDocumentBytes, or the limit of
+	// a document that another writer wrote is invalid. The zero value means DefaultMaxDocumentBytes, or the limit of
 	// server and bucket if that is lower. That limit alone holds for records.
 	//
 	// It also bounds memory. The worst documents, lists of tiny objects, take up to 64 times their size in the cache
@@ -113,8 +113,8 @@ type Config struct {
 	// its document is reconciled. Members of metadata cannot be secret, and those of the status, which is in the record
 	// for others to read, neither.
 	SecretFields []string
-	// Strict says what becomes of documents that say something which nobody hears, such as a member that T does not
-	// know. The zero value is StrictWarn.
+	// Strict says what becomes of documents with members that T does not define, and of other mistakes that a document
+	// can have and still decode; see Strictness. The zero value is StrictWarn.
 	Strict Strictness
 	// OnWrite is called before each message that the client sends for a document or a record, with the context of the
 	// call that writes it, and adds headers to the message, such as traceparent; package traces has one. It returns nil

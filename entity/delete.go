@@ -62,7 +62,7 @@ func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption
 		if !ok || ctx.Err() != nil {
 			break
 		}
-		last, err = conflict.actual, nil // somebody wrote since: delete that revision
+		last, err = conflict.actual, nil // another write came since: delete that revision
 	}
 	return err
 }

@@ -107,13 +107,13 @@
 // JSON, what was left out and what was removed look the same, and Update refuses such an object unless it has all that
 // the transform leaves out: update what Get has returned, without setting its kind, or use Patch. CreateOrUpdate reads
 // from the leader before it writes. The record of a primary has the whole document; the client keeps up to 16 MiB of
-// those that the cache has read last for it, and else asks the leader. But nobody notices a change of what is left out:
+// those that the cache has read last for it, and else asks the leader. But a change of what is left out is not noticed:
 // predicates and CreateOrUpdate compare what the cache has.
 //
 // # Metadata
 //
 //   - resourceVersion and generation are the sequence of the document in its stream. What a document says is ignored.
-//   - uid and creationTimestamp are what the document says, mostly nothing: NATS has neither, and nobody fills them in.
+//   - uid and creationTimestamp are what the document says, mostly nothing: NATS has neither, and none is made up.
 //     A delete and a create that are seen late are an update. How old a primary is, the record's firstSeen says.
 //   - finalizers have no effect, and a write that adds one is refused: the record of a primary is its finalizer. When
 //     the document is deleted, the reconciler is called with OperationDelete, and the record goes after that has

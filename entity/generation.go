@@ -189,7 +189,7 @@ func (g *generation[T]) use() (stop func()) {
 	return sync.OnceFunc(func() { g.client.release(g) })
 }
 
-// startLazily makes the lister a user until Close, if nobody has ever started the client. A client that was stopped
+// startLazily makes the lister a user until Close, if the client was never started. A client that was stopped
 // stays stopped: a late read must not restart the caches that their users have stopped.
 func (c *Client[T]) startLazily() (*generation[T], error) {
 	c.shared.mu.Lock()

@@ -123,7 +123,7 @@ func (h *hookSet) wantsReserved() bool {
 	return false
 }
 
-// arrived passes a message on. Mostly nobody listens, and then it costs nothing.
+// arrived passes a message on. Mostly there is no listener, and then it costs nothing.
 func (s *hookState) arrived(bucket string, entry natsinformer.Entry) {
 	if s.hooks.listeners.Load() == 0 {
 		return

@@ -56,7 +56,7 @@ type Lister[T IEntity] interface {
 type Presence struct {
 	Exists   bool
 	Revision uint64 // of the document, or of the marker of its delete; 0 if there is neither
-	// Expired says that nobody is known to have deleted the document: it may have outgrown the age limit of its bucket,
+	// Expired says that no delete of the document is known: it may have outgrown the age limit of its bucket,
 	// and Config.DocumentsExpire does not say that this is meant. The marker is one of an expiry, or there is none,
 	// because such a bucket leaves none. Whoever deletes what it owned should ask people first. It is false of a
 	// document that exists.

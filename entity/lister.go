@@ -22,7 +22,7 @@ const (
 type lister[T IEntity] struct{ client *Client[T] }
 
 // Lister reads the caches and returns copies: documents with their statuses, as this client, or one that shares its
-// cache, wrote them or later. If nobody has ever started the client, the first read starts it until Close. After the
+// cache, wrote them or later. If the client was never started, the first read starts it until Close. After the
 // last user has stopped it, reads fail. A read waits for the first sync of the caches, until 30 s after they were
 // started. It fails at once if they cannot be filled, and ten seconds after the start if the server does not answer.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }

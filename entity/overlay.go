@@ -46,7 +46,7 @@ func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *
 	return &overlay[V]{Overlay: ownwrites.NewOverlay(cfg), informer: informer}
 }
 
-// Get returns the own write of a key that the cache has not reached, or the delete of somebody else that came after it.
+// Get returns the own write of a key that the cache has not reached, or another writer's delete that came after it.
 // That may have been told already while the cursor still waits, because the stream keeps no write that was deleted.
 func (o *overlay[V]) Get(key string) (own ownWrite[V], ok bool) {
 	own, ok = o.Overlay.Get(key)
@@ -59,7 +59,7 @@ func (o *overlay[V]) Get(key string) (own ownWrite[V], ok bool) {
 	return own, true
 }
 
-// unseen returns what this process wrote to a key before somebody deleted it, for natsinformer.Config; nil if nothing.
+// unseen returns what this process wrote to a key before it was deleted, for natsinformer.Config; nil if nothing.
 func unseen[V runtime.Object](o *overlay[V], keys keyspace, natsKey string, deleted uint64) runtime.Object {
 	key, _, _, err := keys.fromNATS(natsKey)
 	if err != nil {

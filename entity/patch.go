@@ -10,11 +10,11 @@ import (
 	"github.com/nagi-runtime/nagi/internal/kvstream"
 )
 
-// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If somebody wrote in between, it applies
-// the patch to that document. Members that T does not know survive. A patch that changes nothing writes nothing. A
-// metadata.resourceVersion in the patch is a precondition, as in Kubernetes: IsConflict if the document is at another
-// revision. IsInvalid if the patch has a status (use UpdateStatus) or says another kind, or if its result does not
-// decode or names another key. IsNotFound if there is no document.
+// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. If another write came in between, it
+// applies the patch to that document. Members that T does not know survive. A patch that changes nothing writes
+// nothing. A metadata.resourceVersion in the patch is a precondition, as in Kubernetes: IsConflict if the document is
+// at another revision. IsInvalid if the patch has a status (use UpdateStatus) or says another kind, or if its result
+// does not decode or names another key. IsNotFound if there is no document.
 func (c *Client[T]) Patch(ctx context.Context, key string, mergePatch []byte) error {
 	return c.PatchWith(ctx, key, mergePatch)
 }

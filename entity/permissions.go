@@ -128,7 +128,7 @@ func InNamespace(namespace string) PermissionOption {
 }
 
 // WithInboxPrefix sets the prefix under which the user receives answers. The default is "_INBOX_" and the role. Give
-// each user one that nobody else has, and the same to nats.CustomInboxPrefix: users who share a prefix hear each
+// each user one of its own, and the same to nats.CustomInboxPrefix: users who share a prefix hear each
 // other's answers. "_INBOX" is that of everybody who has set none.
 func WithInboxPrefix(prefix string) PermissionOption {
 	return func(o *permissionOptions) error {

@@ -96,7 +96,7 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 
 // Cached returns a record from the cache, or as this process wrote it since. It has no LastDocument and must not be
 // modified. Of a key that holds what is no record it is the last good one. The result is false if there is none, and
-// while nobody has started the client.
+// while the client was not started.
 func (r *Records) Cached(key string) (*Record, bool) {
 	o := r.cached(key)
 	if o == nil {

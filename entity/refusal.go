@@ -30,7 +30,7 @@ const (
 	codeSealed          jetstream.ErrorCode = 10109
 )
 
-// isFinal tells whether a refusal is an answer. The others say that there is nobody to answer now, such as a leader.
+// isFinal tells whether a refusal is an answer. The others say that no server can answer now, such as a leader.
 func (e *apiError) isFinal() bool {
 	switch e.ErrorCode {
 	case codeServerFull:

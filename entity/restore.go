@@ -53,9 +53,9 @@ func (c enginePort[T]) DocumentExpires(key string, revision uint64) string {
 // nothing any more, and returns what does that, byte for byte and with what is left of its TTL. restore is called once
 // at most. Both look: what came since PrepareRestore keeps restore from writing.
 //
-// IsAlreadyExists if the key has a document; a NotRestorableError if it has a marker, because somebody deleted it, or
+// IsAlreadyExists if the key has a document; a NotRestorableError if it has a marker, because it was deleted, or
 // if the document has expired by its own TTL; IsInvalid if the document does not decode. A marker that the server has
-// left of a document that grew older than the bucket's age limit is of nobody's delete: aged is the revision of the
+// left of a document that grew older than the bucket's age limit is of no writer's delete: aged is the revision of the
 // one that is known to have come in the document's place, 0 if none is.
 func (c *Client[T]) PrepareRestore(ctx context.Context, key string, from *Record, aged uint64) (
 	restore func(ctx context.Context) (revision uint64, err error), err error,

@@ -9,7 +9,7 @@ import (
 )
 
 // UpdateStatus writes obj's status to the record of its key, unless it is there already. If obj was read with Get or a
-// lister, or is a copy of such a one, it conflicts only if somebody has updated the status since; an obj made by hand,
+// lister, or is a copy of such a one, it conflicts only if the status was updated since; an obj made by hand,
 // or of JSON, overwrites. obj gets the client's kind if it has none. IsNotFound if there is neither document nor
 // record.
 func (c *Client[T]) UpdateStatus(ctx context.Context, obj T) error {

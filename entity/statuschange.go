@@ -37,7 +37,7 @@ func (c enginePort[T]) StatusChange(obj T) (*StatusChange, error) {
 }
 
 // Apply puts the status into the key's record and reports whether that changed it. As in UpdateStatus, it conflicts,
-// and leaves the record as it is, if somebody has updated the status since the entity was read.
+// and leaves the record as it is, if the status was updated since the entity was read.
 func (s *StatusChange) Apply(rec *Record) (changed bool, err error) {
 	if s == nil {
 		return false, nil

@@ -109,7 +109,7 @@ type forgotten struct {
 	text    weak.Pointer[byte]
 }
 
-// forget is called when nobody has a text any more. Another one may have taken its place.
+// forget is called when no object has a text any more. Another one may have taken its place.
 func (m *statusMarks) forget(f forgotten) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
-// Strictness says what becomes of a document that decodes, but says something that nobody hears: a member that T does
+// Strictness says what becomes of a document that decodes, but has what is not read: a member that T does
 // not know, that is there twice, or whose name has another case; text that is no UTF-8, or has the escape of one
 // surrogate without the other one (\ud800), of which a typed write makes U+FFFD; a kind or apiVersion that is not the
 // client's; ownerReferences and finalizers, which have no effect in NATS.
@@ -38,7 +38,7 @@ func (s Strictness) String() string {
 	return fmt.Sprintf("Strictness(%d)", uint8(s))
 }
 
-// ConditionDocumentWarnings is the condition in the record of a document that says something which nobody hears. Its
+// ConditionDocumentWarnings is the condition in the record of a document that has what is not read. Its
 // status is True, its message names the paths. It goes when there is nothing left to warn about.
 const ConditionDocumentWarnings = "DocumentWarnings"
 

@@ -35,14 +35,14 @@ func (c *Client[T]) decodeStored(e natsinformer.Entry, cached bool) (T, error) {
 }
 
 // UnreadableRecordError says that a key of the status bucket holds no record that may be acted on: what is owed to the
-// key is not known. Its IsInvalid holds. A record is readable if it parses, was written by somebody, has the
+// key is not known. Its IsInvalid holds. A record is readable if it parses, was written by a client, has the
 // RecordSchemaVersion, and names no controller or the one that the records belong to.
 type UnreadableRecordError struct {
 	*apierrors.StatusError
 	// Revision is that of what the key holds.
 	Revision uint64
-	// Nobodys reports that it is nobody's record: an answer of the server, or no JSON object. A controller that knows
-	// what was there, or whose document exists, may replace it. Else somebody has written it as a record: it may be of
+	// Nobodys reports that no client wrote it: an answer of the server, or no JSON object. A controller that knows
+	// what was there, or whose document exists, may replace it. Else it was written as a record: it may be of
 	// a newer version, and is left alone.
 	Nobodys bool
 }

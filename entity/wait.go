@@ -366,7 +366,7 @@ type final struct{ error }
 
 func (f *final) Unwrap() error { return f.error }
 
-// passes reports whether the error of a look is worth another one: nobody has answered. An answer is an answer.
+// passes reports whether the error of a look is worth another one: no reply came. An answer is an answer.
 func passes(err error) bool {
 	if _, is := errors.AsType[*NotReconciledError](err); is {
 		return false

@@ -56,8 +56,8 @@ func newWaiter[T IEntity](client IEntityClient[T], key string) (*waiter, error) 
 	return w, err
 }
 
-// until looks until that is done, fails with an answer, or ctx ends; then the error is a *waitEnded. Where nobody
-// answers it looks again.
+// until looks until that is done, fails with an answer, or ctx ends; then the error is a *waitEnded. Where no reply
+// comes it looks again.
 func (w *waiter) until(ctx context.Context, look func(context.Context) (done bool, err error)) error {
 	began, watching := time.Now(), false
 	watch, stop := context.WithCancel(ctx)

@@ -199,7 +199,8 @@ func (b *bucket) outcome(
 	case actual.revision() == w.expected:
 		return 0, nil, false
 	case inDoubt && !sameBase(actual, w.expected):
-		// Somebody wrote after us or instead of us. The bucket keeps one message per key, so we cannot tell which.
+		// Another write came after ours or instead of it. The bucket keeps one message per key, so we cannot tell
+		// which.
 		return 0, newUnknownOutcome(b.name, w.key, cause), true
 	}
 	return 0, &casError{bucket: b.name, key: w.key, expected: w.expected, actual: actual}, true

@@ -20,7 +20,7 @@ const cachePoll = 20 * time.Millisecond
 func (c *registered) fill(ctx context.Context) error {
 	if _, err := c.Start(); err != nil {
 		if c.Closed() {
-			return nil // by its user: nobody wants it
+			return nil // by its user
 		}
 		return err
 	}

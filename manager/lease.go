@@ -187,7 +187,7 @@ func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) 
 		switch {
 		case err != nil && told.Tell(notify.Reason(err)):
 			log.Error(err, "The lease of the process cannot be read or written")
-		case err == nil && told.Over() && applying.Err() == nil: // else that nobody applies any more has mended nothing
+		case err == nil && told.Over() && applying.Err() == nil: // else it is over without being mended
 			log.Info("The lease of the process can be read and written again")
 		}
 	}

@@ -5,9 +5,9 @@
 // The rules:
 //
 //   - The brake engages if more than half of what is known, and at least Least, would go within the window: primaries,
-//     or objects that they own. Sweeps count for each source by itself, and what somebody makes anew each time.
+//     or objects that they own. Sweeps count for each source by itself, and what is made anew each time.
 //   - It engages if anything would go while the bucket's stream is not the one that was known: recreated, or restored
-//     to an earlier state; and if anything expired by the bucket's age limit, and nobody said that this is meant.
+//     to an earlier state; and if anything expired by the bucket's age limit without Config.DocumentsExpire.
 //   - It engages if anything would go while there is a secondary whose owner is missing and which carries a revision of
 //     it that the stream has not reached, or has given to another document, or that is of another stream.
 //   - What names an owner that, as far as anybody can tell, never was engages nothing, is not held and is not let go by
@@ -47,9 +47,9 @@ import (
 type Primaries interface {
 	// Exists reports whether a key has a document, also one that does not decode.
 	Exists(key string) bool
-	// Evidenced reports whether this process saw somebody delete the key.
+	// Evidenced reports whether this process saw a delete of the key.
 	Evidenced(key string) bool
-	// AgedOut reports whether the key outgrew the bucket's age limit, which may be a mistake: nobody deleted it.
+	// AgedOut reports whether the key outgrew the bucket's age limit, which may be a mistake: no writer deleted it.
 	AgedOut(key string) bool
 	// Revisions are those of all documents.
 	Revisions() iter.Seq[uint64]
@@ -112,20 +112,20 @@ type Brake struct {
 
 	wake    chan struct{} // makes Run decide
 	keeping turn.Turn     // held while the state is written, so that the newest is written last
-	busy    atomic.Bool   // false: the sets of keys are empty, and nobody has to lock to know
+	busy    atomic.Bool   // false: the sets of keys are empty, and no lock is needed to know
 
 	mu         sync.Mutex // unlock with b.unlock
 	state      State
 	suspects   sets.Set[string] // inferred, not decided yet
 	held       sets.Set[string] // deletes that wait for a release
 	heldOwners sets.Set[string] // missing owners whose secondaries wait for a release
-	unknown    sets.Set[string] // missing owners of which nobody knows whether they ever were; no release is for them
+	unknown    sets.Set[string] // missing owners that may never have been; no release is for them
 	allowed    sets.Set[string] // keys and owners that may go
 	excused    sets.Set[string] // owners that a release let go, until they exist again; no evidence any more
 	collection collection
 	came       int                 // how many sources have come late, see CameLate
 	gone       window              // deletes that were let go without a release
-	objects    map[string]int      // what those of them owned that nobody is known to have deleted
+	objects    map[string]int      // what those of them owned without a known delete
 	cleaned    map[string]cleanUp  // owners that sweeps let go without a release, by key
 	sweptIn    map[string]*sweptIn // what went because of sweeps, by source
 	prunes     prunes
@@ -245,7 +245,7 @@ func (b *Brake) Run(ctx context.Context) {
 	}
 }
 
-// doAllDue does all that is due. It returns after what time something else is; 0 if somebody will wake Run before.
+// doAllDue does all that is due. It returns after what time something else is; 0 if Run is woken before.
 func (b *Brake) doAllDue(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
 		step, wait := b.nextStep()

@@ -10,14 +10,14 @@ import (
 
 // A few primaries may own many objects. So what suspects own is counted, too: the brake engages if at least Least
 // objects, and more than half of all that there are, would go with primaries of which the leader does not say that
-// somebody deleted them. One that was deleted while nobody ran has its marker there.
+// they were deleted. One that was deleted while no replica ran has its marker there.
 
 // leaderPatience bounds one question to the leader.
 const leaderPatience = 2 * time.Second
 
 // weighed is what suspects own.
 type weighed struct {
-	objects map[string]int // of suspects that nobody is known to have deleted
+	objects map[string]int // of suspects without a known delete
 	reason  string         // why they must not go; "" if they may
 	came    int            // how many sources had come late before
 	again   bool           // the leader did not answer: they are to be judged again

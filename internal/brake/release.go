@@ -28,7 +28,7 @@ func (b *Brake) release(ctx context.Context) {
 }
 
 // letGo lets go all that is held, and takes the stream, as it is now, for the known one. The window begins anew. It
-// needs b.mu; released comes after it, without. Owners of which nobody knows whether they ever were it leaves to the
+// needs b.mu; released comes after it, without. Owners that may never have been it leaves to the
 // next sweep.
 func (b *Brake) letGo() letGo {
 	gone := letGo{

@@ -11,7 +11,7 @@ import (
 
 // A request for a release names the engagement and how many deletes are held, as its sender read them. The brake judges
 // it by what the key holds, read live, and not by what the cache told: a put alone says nothing, because a server
-// publishes its answers to any subject that somebody names.
+// publishes its answers to any subject that a request names.
 //
 // The rules:
 //
@@ -94,7 +94,7 @@ func (b *Brake) isGranted() bool {
 	return b.state.Engaged && granted == b.state.Engagement && granted != ""
 }
 
-// ReleaseRequested notes that somebody put something to the release key.
+// ReleaseRequested notes that something was put to the release key.
 func (b *Brake) ReleaseRequested() {
 	b.mu.Lock()
 	defer b.unlock()

@@ -103,7 +103,7 @@ func (b *Brake) restoreOnBoard() string { return "restore (bucket " + b.Bucket.N
 // does.
 func (b *Brake) reportDoubted(ctx context.Context, how string) {
 	b.Board.Change(ctx, b.restoreOnBoard(), func() error {
-		if how == "" || ctx.Err() != nil { // after the term nobody would take it off
+		if how == "" || ctx.Err() != nil { // after the term it would never be taken off
 			return nil
 		}
 		return errors.New("the stream of the bucket may have been restored from a backup: " + how +

@@ -53,7 +53,7 @@ func (b *Brake) State() State {
 
 // Held returns the keys that the brake holds. A release is for waiting, the keys whose delete is held and the missing
 // owners, and for pruning, the primaries that do not want any more what they own. None is for unknown, the missing
-// owners of which nobody knows whether they ever were.
+// owners that may never have been.
 func (b *Brake) Held() (waiting, pruning, unknown sets.Set[string]) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -211,7 +211,7 @@ func (b *Brake) show(ctx context.Context) {
 	}
 }
 
-// keepAgain keeps the state of an engaged brake once more if somebody has removed it or has put something else there.
+// keepAgain keeps the state of an engaged brake once more if it was removed or overwritten.
 func (b *Brake) keepAgain(ctx context.Context) {
 	b.mu.Lock()
 	engagement := b.state.Engagement

@@ -22,7 +22,7 @@ type Stream struct {
 // keptStream is what the status bucket has of a stream.
 type keptStream struct {
 	Stream
-	// Former are the identities of streams that this one took the place of, with somebody's consent or with nothing
+	// Former are the identities of streams that this one took the place of, with a person's consent or with nothing
 	// missing. What carries one was not written since, and no more.
 	Former []string `json:"former,omitempty"`
 }
@@ -84,7 +84,7 @@ func (b *Brake) StreamChanged() bool {
 }
 
 // Overrules reports whether a key may go although its anchor tells of a revision that the stream does not have: the
-// stream went back, or somebody released what was held.
+// stream went back, or what was held was released.
 func (b *Brake) Overrules(key string) bool {
 	b.mu.Lock()
 	defer b.unlock()
@@ -93,7 +93,7 @@ func (b *Brake) Overrules(key string) bool {
 
 func (b *Brake) streamChanged() bool { return b.known.changedTo(b.Primaries.Stream()) }
 
-// unreadable is the identity of a stream of which nobody can tell which one it was. No stream has it.
+// unreadable is the identity of a stream that cannot be told apart. No stream has it.
 const unreadable = "unreadable"
 
 // loadStream returns the stream that was kept. The first one is kept at once, lest a crash forget what was known.

@@ -50,7 +50,7 @@ func (b *Brake) Reconsider(key string) bool {
 	return true
 }
 
-// Asking says that the leader is asked whether somebody deleted a key. If nobody did, the key is the next suspect. The
+// Asking says that the leader is asked whether a key was deleted. If not, the key is the next suspect. The
 // brake does not decide before the function that it returns is called, but at most askPatience after the first suspect.
 func (b *Brake) Asking() (answered func()) {
 	b.mu.Lock()
@@ -173,13 +173,13 @@ func (b *Brake) judgeAgain() {
 	b.collection.last, b.collection.asked = time.Now(), true
 }
 
-// absentSuspects returns the suspects whose document is absent although nobody was seen to delete it. The others are
+// absentSuspects returns the suspects whose document is absent although no delete of it was seen. The others are
 // suspects no longer. It reports whether they are enough for a mass delete, with what went within the window.
 func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	b.mu.Lock()
 	defer b.unlock()
 	for key := range b.suspects {
-		// A late event has told that somebody deleted the key, and has made it due.
+		// A late event has told that the key was deleted, and has made it due.
 		if b.Primaries.Exists(key) || b.Primaries.Evidenced(key) {
 			b.suspects.Delete(key)
 		}
@@ -187,8 +187,8 @@ func (b *Brake) absentSuspects() (keys sets.Set[string], several bool) {
 	return b.suspects.Clone(), len(b.suspects)+b.gone.beside(b.suspects) >= Least
 }
 
-// countAnchors counts what is known: the anchors, but for those of primaries that somebody was seen to delete. It takes
-// a while where there are many, in which nobody should wait for the lock.
+// countAnchors counts what is known: the anchors, but for those of primaries whose delete was seen. It takes
+// a while where there are many, in which no caller should wait for the lock.
 func (b *Brake) countAnchors() int {
 	count := 0
 	for key := range b.Anchors.All() {

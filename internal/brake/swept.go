@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sweeps count owners and what these have. But what they let go may come back: somebody makes it anew, and then it is
-// no garbage. So each delete that comes of a sweep is counted, too.
+// Sweeps count owners and what these have. But what they let go may come back: another writer makes it anew, and then
+// it is no garbage. So each delete that comes of a sweep is counted, too.
 
 // sweptObject is one that is deleted because of a sweep. What is made anew is another version.
 type sweptObject struct{ key, version string }

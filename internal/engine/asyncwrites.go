@@ -33,7 +33,7 @@ type asyncWrites struct {
 	closing  atomic.Bool
 	term     atomic.Pointer[term]
 	slots    chan struct{} // one element for each write under way
-	queue    chan write    // those that nobody awaits yet
+	queue    chan write    // those that are not awaited yet
 	awaiting sync.WaitGroup
 }
 

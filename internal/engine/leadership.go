@@ -28,7 +28,7 @@ func (l *leadership) wait(waits bool) {
 }
 
 // standBy begins the wait for the lease. What was due meanwhile and is gone is forgotten, as Notice does from now on:
-// secondaries that were listed before the primaries name owners of which nobody could tell yet.
+// secondaries that were listed before the primaries name owners that were not known yet.
 func (e *Engine) standBy() {
 	e.leadership.wait(true)
 	e.queue.CancelDueUnless(e.primary.Exists)

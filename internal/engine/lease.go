@@ -39,7 +39,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
 		Report: func(request context.Context, err error) {
 			if err == nil && ctx.Err() != nil {
-				e.leaseHealth.Leave(request) // that nobody applies any more mends nothing
+				e.leaseHealth.Leave(request) // no more applications mend nothing
 			} else {
 				e.leaseHealth.Report(request, err)
 			}

@@ -138,7 +138,7 @@ func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 		return
 	}
-	if o.Keys.Of(key).Failures > 0 || o.Brake.Holds(key) { // somebody has mended what could not go on
+	if o.Keys.Of(key).Failures > 0 || o.Brake.Holds(key) { // what could not go on was mended
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 	}
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;

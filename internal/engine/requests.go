@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Enqueue makes a key due now because somebody asked for it.
+// Enqueue makes a key due now because it was asked for.
 func (e *Engine) Enqueue(key string, op operation.Operation) {
 	e.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
 }

@@ -17,7 +17,7 @@ import (
 const (
 	// returnPatience is how long what runs may take to return when the lease was lost before that shows as degraded.
 	returnPatience = time.Second
-	// writePatience is more than a write of a record takes that nobody answers.
+	// writePatience is more than a write of a record takes that gets no reply.
 	writePatience = 20 * time.Second
 )
 
@@ -42,7 +42,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		e.life.BeginTerm()
 	}
 	if e.stats.Terms.Add(1) > 1 {
-		// What happened while another replica led, or nobody did, went by us.
+		// What happened while another replica led, or none did, went by us.
 		e.EnqueueAll(operation.Of(operation.Resync), nil)
 	}
 	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)

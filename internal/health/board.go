@@ -19,7 +19,7 @@ import (
 // Board is what does not work now, by name. It logs each change, and tells one callback of it. A change is that
 // something fails that worked, works that failed, or fails for another reason. All methods may be called concurrently.
 type Board struct {
-	onChange func(ctx context.Context, name string, err error) // nil: nobody is told
+	onChange func(ctx context.Context, name string, err error) // nil: no callback
 
 	reporting sync.Mutex // held while a reporter is asked, so that the newest answer is noted last
 
@@ -60,7 +60,7 @@ func (b *Board) Leave(ctx context.Context, name string, now func() error) {
 func (b *Board) change(ctx context.Context, name string, now func() error, gone string) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
-	err := printable.Error(now()) // part of it may be what somebody else wrote
+	err := printable.Error(now()) // part of it may be text of others
 	if !b.note(name, err) {
 		return
 	}

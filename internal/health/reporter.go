@@ -13,7 +13,7 @@ type Reporter struct {
 	failing atomic.Bool
 }
 
-// Reporter returns the reporter of a name. Nobody else may report under it.
+// Reporter returns the reporter of a name. No other reporter may have the name.
 func (b *Board) Reporter(name string) *Reporter { return &Reporter{board: b, name: name} }
 
 // Report reports why it does not work; nil if it does.
@@ -44,7 +44,7 @@ func (r *Reporter) Healthy(ctx context.Context) {
 	})
 }
 
-// Leave takes off the board what nobody reports here any more, see Board.Leave.
+// Leave takes off the board what is not reported here any more, see Board.Leave.
 func (r *Reporter) Leave(ctx context.Context) {
 	r.board.Leave(ctx, r.name, func() error {
 		r.failing.Store(false)

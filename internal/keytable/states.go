@@ -17,10 +17,10 @@ const (
 // ObservedDelete is a delete of a primary that this process observed.
 type ObservedDelete struct {
 	Object metav1.Object // as it was last known
-	// Evidenced says that somebody deleted it, or that it went by a TTL of its own.
+	// Evidenced says that a writer deleted it, or that it went by a TTL of its own.
 	Evidenced bool
-	// AgedOut says that nobody deleted it: it outgrew the age limit of its bucket, which may have been set by mistake.
-	// The brake holds it until people say that it is meant.
+	// AgedOut says that no writer deleted it: it outgrew the age limit of its bucket, which may have been set by
+	// mistake. The brake holds it until people say that it is meant.
 	AgedOut bool
 	// WasInvalid says that the document did not decode before, and that no event said how it went. The leader may have
 	// a delete marker.

@@ -2,7 +2,7 @@
 // cleanup under way, writes that no cache shows yet.
 //
 // The rule: one [State] in one map, [Table], and most keys have none. A state that becomes zero is dropped, and
-// [Table.Forget] forgets all of it, so nobody has to know the fields by heart to forget a key. The room decides
+// [Table.Forget] forgets all of it, so no caller has to know the fields by heart to forget a key. The room decides
 // nothing: the steps of a key's life ask it and change it.
 package keytable
 
@@ -36,7 +36,7 @@ type State struct {
 	Awaits Awaits
 	// Deleted is the delete of the primary, as this process observed it, until the teardown is over.
 	Deleted *ObservedDelete
-	// DeletedAnchor is an anchor that somebody deleted by hand, until it is written again. A reconcile would write it
+	// DeletedAnchor is an anchor that was deleted by hand, until it is written again. A reconcile would write it
 	// anyway, but a key that is suspended, invalid or parked has none, and its delete would be lost.
 	DeletedAnchor *entity.Record
 	// NewlyDecodable is set from when the document decodes again until its event comes. Predicates must not hold that
@@ -68,7 +68,7 @@ type State struct {
 type Trouble struct {
 	Error string
 	Since time.Time // of the first error since all went well
-	// AwaitsName says that the key wants a name that somebody else has.
+	// AwaitsName says that the key wants a name that another's object has.
 	AwaitsName bool
 }
 
@@ -252,7 +252,7 @@ func (k *Table) ForgetDelete(key string) {
 // NoteOwed notes that the key's teardown is owed.
 func (k *Table) NoteOwed(key string) { k.Change(key, func(s *State) { s.Owed = true }) }
 
-// NoteDeletedAnchor remembers an anchor that somebody deleted; nil forgets it.
+// NoteDeletedAnchor remembers an anchor that was deleted; nil forgets it.
 func (k *Table) NoteDeletedAnchor(key string, anchor *entity.Record) {
 	if anchor == nil {
 		k.Amend(key, func(s *State) { s.DeletedAnchor = nil })

@@ -15,7 +15,7 @@
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
 //     ends. If the key is absent the holder creates it again; it does so at once where it is told. If the record names
 //     this replica at another revision, an answer was lost, and the holder renews at that revision.
-//   - What is no record, such as an answer of the server that somebody had sent to the key, frees nothing. The holder
+//   - What is no record, such as a reply of the server that a client had sent to the key, frees nothing. The holder
 //     writes its record over it, as long as its term lasts. The others wait for the longest duration that was seen,
 //     from when they first saw this revision. What comes again and again keeps them waiting, and is reported.
 //   - A replica applies again only after the work of its last term has returned.
@@ -63,7 +63,8 @@ type Config struct {
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
-	// Holder is told who holds the lease, each time that the key was read or written; "" if nobody does. It may be nil.
+	// Holder is told who holds the lease, each time that the key was read or written; "" if no replica does. It may be
+	// nil.
 	Holder func(identity string)
 
 	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else

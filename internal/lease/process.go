@@ -39,7 +39,7 @@ func (l *Lease) Report(err error) {
 	}
 }
 
-// Held is told who holds the lease; "" if nobody does.
+// Held is told who holds the lease; "" if no process does.
 func (l *Lease) Held(by string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

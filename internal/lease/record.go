@@ -21,7 +21,7 @@ type record struct {
 	PreferredHolder      string      `json:"preferredHolder"`   // client-go's; always "" here
 }
 
-// decode reads a record. It fails for what nobody wrote as one: JSON of another kind decodes to a record without a
+// decode reads a record. It fails for what was not written as one: JSON of another kind decodes to a record without a
 // holder, and would free the lease.
 func decode(value []byte) (record, error) {
 	var members struct {

@@ -21,7 +21,7 @@ type absence struct {
 	left     [verdicts]map[string]struct{} // what stays, by source and key
 	held     error                         // what is being deleted and does not go; nil if nothing is
 	// stale are sources in which nothing is to be deleted: the last list is older than the teardown, and what it
-	// shows may be somebody else's by now; or an operation goes on; or the source is outdated.
+	// shows may be another owner's by now; or an operation goes on; or the source is outdated.
 	stale []source.Owned
 }
 

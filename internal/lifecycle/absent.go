@@ -109,7 +109,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) (calls queue.Item, instead
 // recordArrives is when to look again for a record that the cache is about to have.
 const recordArrives = 20 * time.Millisecond
 
-// unknown is for a key of which nobody knows what is owed: it has a record that the cache does not have. If that is
+// unknown is for a key of which it is not known what is owed: it has a record that the cache does not have. If that is
 // unreadable it is reported, and makes the key due when it is mended.
 func (r *RecordedLife) unknown(it queue.Item) *Outcome {
 	if r.Records.Unreadable(it.Key) {

@@ -9,7 +9,7 @@ import (
 )
 
 // RemoveRecordWithoutAnchor removes the record of a key that was never reconciled, if there is one: it says why, or
-// has a status that somebody else wrote.
+// has a status that another writer wrote.
 func (t *Teardown) RemoveRecordWithoutAnchor(ctx context.Context, key string) error {
 	if t.Anchors.Cached(key) == nil {
 		return nil

@@ -42,7 +42,7 @@ func (r *RecordedLife) contest(key string, from uint64) {
 func (r *RecordedLife) Contest(key string) { r.contest(key, r.Primary.Stream().Highest+1) }
 
 // ContestedFrom implements Lifecycle. A primary that was never reconciled may have been an owner that did not exist,
-// whose objects somebody sweeps.
+// whose objects are swept.
 func (r *RecordedLife) ContestedFrom(key string, revision uint64) uint64 {
 	if from := r.Keys.Of(key).ContestedFrom; from > 0 {
 		return from

@@ -81,7 +81,7 @@ type Attempt struct {
 	Status     *entity.StatusChange // nil if none was set
 	Waits      apisource.Waiter     // the error is no failure: the key has to wait for an API
 	CutShort   bool                 // the error is no failure: the term was over
-	Under      context.Context      // of what follows from it, within its term; nil if nobody observes reconciles
+	Under      context.Context      // of what follows from it, within its term; nil if no observer is set
 }
 
 // Unfinished reports whether the key will be reconciled again for the same reasons.
@@ -134,14 +134,14 @@ func WaiterFor(apis *apisource.Set, key string, err error) apisource.Waiter {
 	return apis.WaiterFor(key, err)
 }
 
-// awaitsName is the error of a key that wants a name which somebody else has.
+// awaitsName is the error of a key that wants a name which another's object has.
 type awaitsName interface {
 	error
 	AwaitsName()
 }
 
-// OnlyAwaitsName reports whether err is that of a key which wants a name that somebody else has, and nothing else was
-// joined to it.
+// OnlyAwaitsName reports whether err is that of a key which wants a name that another's object has, and nothing else
+// was joined to it.
 func OnlyAwaitsName(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		errs := joined.Unwrap()

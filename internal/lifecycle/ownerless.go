@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Ownerless counts objects that a sweep found: those without an owner, and among them those that stay, because nobody
-// can tell whose they are; and those that stay for other reasons.
+// Ownerless counts objects that a sweep found: those without an owner, and among them those that stay, because it
+// cannot be told whose they are; and those that stay for other reasons.
 type Ownerless struct {
 	Orphaned int // their owner does not exist
 	Hashed   int // their owner does not exist, and they name it by the hash of its key alone
@@ -89,7 +89,7 @@ func (o *ownerless) report(ctx context.Context) {
 }
 
 // keyOf returns the key of an owner. Of one that is named by a hash alone it is not known if there is neither such a
-// primary nor such an anchor. Then nobody can be asked whether it is really gone, and nothing may be deleted.
+// primary nor such an anchor. Then the leader cannot be asked whether it is really gone, and nothing may be deleted.
 func (o *ownerless) keyOf(named owner.Named) (key string, known bool) {
 	key, hash := named.Key()
 	if hash == "" {

@@ -48,7 +48,7 @@ type Records interface {
 	PutAsyncUnder(under context.Context, key string, record *entity.Record) (wait func(context.Context) error)
 }
 
-// Present tells the brake, and writes an anchor again that somebody deleted.
+// Present tells the brake, and writes an anchor again that was deleted.
 func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 	r.Brake.Forget(it.Key)
 	r.noteStuck(t, it.Key, nil)

@@ -14,7 +14,7 @@ import (
 // StampsOfMissing returns the owner and the stamp of each secondary of this installation whose owner has no document,
 // but for those that were left on purpose or are on their way out. What has no stamp is not among them: resources
 // behind APIs, what an older version wrote, and what lost its annotations. Nor is what has to be proven and is not, nor
-// what is not proven and names an owner without a record: a stamp that somebody made up is no evidence. The sweep asks
+// what is not proven and names an owner without a record: a made-up stamp is no evidence. The sweep asks
 // the leader, and finds the stamps of owners that have a marker.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {

@@ -38,7 +38,7 @@ func (r *RecordedLife) noteStuck(t *Term, key string, err error) {
 	s.mu.Lock()
 	s.ofLocked(r, t)
 	if err == nil {
-		delete(s.held, key) // else nobody has looked, and what held it does so for all that is known
+		delete(s.held, key) // else it was not looked at, and what held it does so for all that is known
 	}
 	s.setLocked(key, err)
 	s.mu.Unlock()

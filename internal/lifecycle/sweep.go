@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Sweep finds secondaries whose owner does not exist, by source, and counts those of which nobody can tell whose they
-// are. It asks the leader about owners that are missing, and else caches only, so a system that is healthy costs no
-// request.
+// Sweep finds secondaries whose owner does not exist, by source, and counts those whose owner cannot be told. It asks
+// the leader about owners that are missing, and else caches only, so a system that is healthy costs no request.
 func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
 	left, none := t.leftOwners(), t.ownerless()
 	t.askAboutMissing(ctx, left, none) // first: it takes a while, in which teardowns go on
@@ -39,7 +38,7 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 
 // askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
 // not left on purpose. One that is named by a hash alone is known only if it has either. Those that the last sweep
-// found never to have been come last, in any order: however many owners somebody makes up, the others get their turn.
+// found never to have been come last, in any order: however many owners are made up, the others get their turn.
 func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
 	var again []string
 	for _, s := range t.swept() {
@@ -94,14 +93,14 @@ func (t *Teardown) orphanedIn(
 		case ruling.goes:
 			found.Count++
 			note(&found, obj, key)
-		case ruling.kept && (v == unreadable || t.wellFormed(key)): // else there is nobody to ask about, or to release
+		case ruling.kept && (v == unreadable || t.wellFormed(key)): // else there is none to ask about, or to release
 			keepBack(&found, obj, key, ruling.unknown)
 		}
 	}
 	return found
 }
 
-// keepBack notes an owner of which nothing goes. unknown says that nobody knows whether it ever was.
+// keepBack notes an owner of which nothing goes. unknown says that it may never have been.
 func keepBack(found *brake.Orphans, obj metav1.Object, key string, unknown bool) {
 	found.Unproved.Insert(key)
 	if unknown {
@@ -118,7 +117,7 @@ func note(found *brake.Orphans, obj metav1.Object, key string) {
 	}
 }
 
-// forgottenIntents are the intents of keys that neither exist nor owe a teardown: somebody has removed the record.
+// forgottenIntents are the intents of keys that neither exist nor owe a teardown: the record was removed.
 // Where the client has a Config.Filter the cache has no reserved keys, and none are found.
 func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
 	found := brake.Orphans{Source: "intents", Owners: map[string]int{}}
@@ -154,7 +153,7 @@ func (t *Teardown) forgottenIntents(ctx context.Context) brake.Orphans {
 	return found
 }
 
-// mayOwe reports whether a key that does not exist owes a teardown, or nobody knows whether it does.
+// mayOwe reports whether a key that does not exist owes a teardown, or may.
 func (t *Teardown) mayOwe(key string) bool {
 	return record.IsAnchor(t.Anchors.Cached(key)) || t.Records.Unreadable(key)
 }

@@ -172,7 +172,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	return true, err
 }
 
-// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. Somebody else settles
+// withLeftOpen is the error of a clean-up that failed, with the intents that were left open. A person settles
 // those, so the teardown is tried again and again, even if err is terminal, unless the document is back.
 func withLeftOpen(left *apisource.LeftOpen, err error) error {
 	if left.Err == nil || errors.Is(err, deletes.ErrDocumentReturned) {

@@ -41,7 +41,7 @@ func StaysParked(keys *keytable.Table, it queue.Item, v source.View) *Outcome {
 }
 
 // TooLate is a terminal error that came after the term had ended, because of cause. It is not terminal: it says nothing
-// about the primary, and nobody would record that the key is parked. To errors.Is and errors.As it is else what it was.
+// about the primary, and no record would say that the key is parked. To errors.Is and errors.As it is else what it was.
 func TooLate(err, cause error) error {
 	return fmt.Errorf("%w, after the term had ended: %w", notTerminal{err}, cause)
 }

@@ -131,9 +131,9 @@ func (p *Pruner) doubt(v source.View, key string, targets []target) string {
 }
 
 // doubtWriter says why a target may be another controller's: another has written it for an owner of this installation,
-// or it names nobody, and the id of the installation was given, so that another controller may have it, too. An id that
-// was made here only this controller has. What older versions wrote names nobody; where that matters, what is wanted is
-// written once more, see current.Writer.
+// or it names no owner, and the id of the installation was given, so that another controller may have it, too. An id
+// that was made here only this controller has. What older versions wrote names no owner; where that matters, what is
+// wanted is written once more, see current.Writer.
 func (p *Pruner) doubtWriter(t target) string {
 	const advice = "Two controllers with one id of the installation each take for their own what the other makes: " +
 		"give each an id of its own (WithInstance, and %s in its status bucket). A release deletes what is held"

@@ -123,7 +123,7 @@ func (o *ownerless) judge(
 		return hashed, ""
 	}
 	if claim.Crosses(obj, key) {
-		if !t.Primaries.Exists(key) { // nor is that forgotten here: somebody may open the source
+		if !t.Primaries.Exists(key) { // nor is that forgotten here: the source may be opened
 			left.use(key)
 		}
 		return crossing, key

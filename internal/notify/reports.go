@@ -87,7 +87,7 @@ func (r *Reports) Mended(key string) {
 	r.known.Store(int64(len(r.keys)))
 }
 
-// Look notes that a key is looked at now. rest is how long to wait instead, because somebody looked less than Pause
+// Look notes that a key is looked at now. rest is how long to wait instead, because it was looked at less than Pause
 // ago. first is true for the first look after Log.
 func (r *Reports) Look(key string) (rest time.Duration, first bool) {
 	r.mu.Lock()

@@ -26,7 +26,7 @@ const (
 	Resync    Operation = 6 // its turn in the resync interval, or a trigger for all keys
 	Retry     Operation = 7 // the last attempt failed and its backoff is over
 	Requeue   Operation = 8 // the last attempt asked for it with RequeueAfter
-	Manual    Operation = 9 // somebody asked for it by hand
+	Manual    Operation = 9 // asked for by hand
 )
 
 // table is all that there is to know of an operation. A new one needs a row here, and its constant for users in
@@ -55,7 +55,7 @@ const (
 	gone                       // the document is gone
 	event                      // something else than the primary has changed
 	delayed                    // its delay has passed: an event that comes first drops it
-	asked                      // somebody asked for it: it runs even if nothing is owed, and wakes a parked key
+	asked                      // it was asked for: it runs even if nothing is owed, and wakes a parked key
 	others                     // the key's own writes do not cause it
 )
 
@@ -100,7 +100,7 @@ func (o Operation) known() bool { return int(o) < len(table) }
 type Operations uint32
 
 const (
-	// ByHand marks that somebody called Enqueue by hand: it is neither
+	// ByHand marks a call of Enqueue by hand: it is neither
 	// debounced nor ignored for a parked key.
 	ByHand Operations = 1 << 31
 
@@ -200,7 +200,7 @@ func Union(older, newer Operations) Operations {
 	return older | newer
 }
 
-// AskedFor reports whether somebody enqueued the key by hand: it runs even if nothing is owed.
+// AskedFor reports whether the key was enqueued by hand: it runs even if nothing is owed.
 func (o Operations) AskedFor() bool { return o&(ByHand|askings) != 0 }
 
 // WakesParked reports whether the operations ask to try a parked key again at once although it has not changed.

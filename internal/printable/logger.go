@@ -143,7 +143,7 @@ func structured(v any) (clean any, changed bool) {
 	return shown(string(encoded))
 }
 
-// orPanic stands in for a value that panics when it is asked: a line of the log ends nobody.
+// orPanic stands in for a value that panics when it is asked: a line of the log ends no process.
 func orPanic(clean *any, changed *bool) {
 	if p := recover(); p != nil {
 		*clean, *changed = Message(fmt.Sprintf("a value that panics when it is logged: %v", p)), true

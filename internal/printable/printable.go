@@ -1,6 +1,6 @@
 // Package printable makes text that others wrote safe to show: keys, owners, names of members, messages of servers.
 //
-// The rule: what somebody else wrote never reaches a terminal, an event, a condition or an error as raw bytes, and
+// The rule: what others wrote never reaches a terminal, an event, a condition or an error as raw bytes, and
 // never without a bound. Printable text stays as it is. Everything else (control characters, escape sequences, marks
 // that change the direction of text, characters without a width, bytes that are no UTF-8) is shown as Go writes it in
 // a string literal. Each function returns what it was given where there is nothing to change, so that calling it twice

@@ -2,7 +2,7 @@ package printable
 
 import "strings"
 
-// Typed is text of others as it stands in a command that somebody is to copy. What is more than a word to a shell is
+// Typed is text of others as it stands in a command that a person is to copy. What is more than a word to a shell is
 // left to fill in: instead stands for it.
 func Typed(text, instead string) string {
 	word := func(c rune) bool {

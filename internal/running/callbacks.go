@@ -28,7 +28,7 @@ func (c *Callbacks) Into(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbacksKey{}, c)
 }
 
-// CallIn calls f, the callback with that name, of somebody who does not know for whom the context is.
+// CallIn calls f, the callback with that name, of a caller who does not know whose the context is.
 func CallIn(ctx context.Context, name string, f func()) {
 	if c, ok := ctx.Value(callbacksKey{}).(*Callbacks); ok {
 		c.Call(name, f)

@@ -18,10 +18,10 @@ type Placed interface {
 	Place() Place
 }
 
-// Named is a source in which somebody else's object may have the name that a primary wants.
+// Named is a source in which another's object may have the name that a primary wants.
 type Named interface {
 	Placed
-	// AwaitName resumes a primary when somebody else's object is gone, or has another owner.
+	// AwaitName resumes a primary when another's object is gone, or has another owner.
 	AwaitName(object, primary string) (news bool)
 	// ForgetNames forgets all names that a primary waits for.
 	ForgetNames(primary string)

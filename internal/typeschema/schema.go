@@ -49,7 +49,7 @@ func Of(t reflect.Type, o Options) (r Result, err error) {
 		r, err = of(jsonshape.PointedOr(t), o)
 		return err
 	})
-	if p, ok := err.(*guard.Panic); ok { // the library's way to refuse a type; a stack would help nobody
+	if p, ok := err.(*guard.Panic); ok { // the library's way to refuse a type; a stack would not help
 		err = fmt.Errorf("%v", p.Value)
 	}
 	if err != nil {
