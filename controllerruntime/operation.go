@@ -19,7 +19,7 @@ const (
 	OperationSecondary = controller.OperationSecondary // something that the key owns has changed
 	OperationTertiary  = controller.OperationTertiary  // something that the key only reads has changed
 	OperationExternal  = controller.OperationExternal  // an external resource drifted
-	OperationResync    = controller.OperationResync    // its turn in the resync interval
+	OperationResync    = controller.OperationResync    // its turn in the resync interval, or a new term
 	OperationRetry     = controller.OperationRetry     // the last sync failed and its backoff is over
 	OperationRequeue   = controller.OperationRequeue   // the last attempt asked for it; SyncHandler never does
 	OperationManual    = controller.OperationManual    // asked for by hand

@@ -79,8 +79,8 @@ func (b *bucket) message(w *write) *nats.Msg {
 }
 
 // put applies w and returns its sequence; *casError if the key is not at w.expected. If the acknowledgement is lost,
-// put reads from the leader and sends again: a message can be applied only once under the same expectation. If that
-// does not settle it, the error is ErrOutcomeUnknown.
+// put sends again, and reads from the leader if that is refused: a message can be applied only once under the same
+// expectation. If that does not settle it, the error is ErrOutcomeUnknown.
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	if err := b.takesWrites(ctx, w.key); err != nil {
 		return 0, err

@@ -11,9 +11,13 @@
 //   - The object is for certain that primary's: kind, key, installation, proof and namespace. See owner.Claim.
 //   - The delete is evidenced, or the brake lets it go.
 //
-// It goes with a precondition on what was seen. A source deletes for a [Permit] alone, and only [Round.Delete] makes
-// one, so another way cannot leave out a check. A user's own call, as Handle.Delete of package kube, is not the
-// runtime's.
+// It goes with a precondition on what was seen, as far as its server takes one: the revision in NATS, the uid in
+// Kubernetes and the resourceVersion too unless a transform took that off, and behind an API what its client can do
+// (external.ConditionalDeleter). A deleter of the user's is told what was seen.
+//
+// A source deletes for a [Permit] alone, and only [Round.Delete] makes one. test/house counts who makes a guard, begins
+// a round or calls what deletes, so that another way is noticed. A user's own call, as Handle.Delete of package kube,
+// is not the runtime's. What holds of each way is tested in internal/lifecycle/guard_test.go.
 package deletes
 
 import (

@@ -44,8 +44,9 @@ func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
 // Resume makes a primary due whose attempt has failed: the reason may be gone.
 func (e *Engine) Resume(key string) { e.resume(queue.Item{Key: key}) }
 
-// resume makes a key due that has waited for an API. While another replica works, a key that is gone is forgotten: the
-// record says whether its teardown is owed, and this replica asks for it when its turn comes.
+// resume makes a key due that has waited: for an API, a name, an API server, or the end of a teardown. While another
+// replica works, a key that is gone is forgotten: the record says whether its teardown is owed, and this replica asks
+// for it when its turn comes.
 func (e *Engine) resume(it queue.Item) {
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()

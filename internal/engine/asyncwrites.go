@@ -46,10 +46,10 @@ type write struct {
 // term is the time in which writes may be sent again.
 type term struct {
 	ctx  context.Context // of the caller
-	both context.Context // ends also with Writes.ctx
+	both context.Context // ends also with that of the writes
 }
 
-// newAsyncWrites returns Writes that are not started.
+// newAsyncWrites returns writes that are not started.
 func newAsyncWrites() *asyncWrites {
 	return &asyncWrites{slots: make(chan struct{}, mostUnderWay), queue: make(chan write, mostUnderWay)}
 }

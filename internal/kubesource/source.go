@@ -265,7 +265,7 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) {
 	return objects, err
 }
 
-// Prunes implements prune.Source.
+// Prunes implements lifecycle.Prunable.
 func (s *Source) Prunes() bool { return s.config.Prune }
 
 // AnyNamespace implements owner.Source.

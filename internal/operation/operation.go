@@ -23,7 +23,7 @@ const (
 	Secondary Operation = 3 // something that the key owns has changed
 	Tertiary  Operation = 4 // something that the key only reads has changed
 	External  Operation = 5 // an external resource drifted
-	Resync    Operation = 6 // its turn in the resync interval, or a trigger for all keys
+	Resync    Operation = 6 // its turn in the resync interval, a new term, an informer's resync
 	Retry     Operation = 7 // the last attempt failed and its backoff is over
 	Requeue   Operation = 8 // the last attempt asked for it with RequeueAfter
 	Manual    Operation = 9 // asked for by hand
@@ -100,8 +100,7 @@ func (o Operation) known() bool { return int(o) < len(table) }
 type Operations uint32
 
 const (
-	// ByHand marks a call of Enqueue by hand: it is neither
-	// debounced nor ignored for a parked key.
+	// ByHand marks a call of Enqueue by hand: it is not debounced, and wakes a parked key with Put, Delete and Purge.
 	ByHand Operations = 1 << 31
 
 	// ByHandler marks, beside ByHand, what a handler of events asks for. The key's trail knows the event, which may be

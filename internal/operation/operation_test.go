@@ -1,6 +1,12 @@
 package operation
 
-import "testing"
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"testing"
+)
 
 func TestOperationsHaveThePinnedValuesAndNames(t *testing.T) {
 	want := []string{"Put", "Delete", "Purge", "Secondary", "Tertiary", "External", "Resync", "Retry", "Requeue",
@@ -83,5 +89,29 @@ func TestUnknownOperationCountsAsManual(t *testing.T) {
 	}
 	if got := ByHand.OrManual(); got != Of(Manual)|ByHand {
 		t.Errorf("got %b", got)
+	}
+}
+
+// TestEachConstantHasItsRow: one that the table forgets would be taken for Manual wherever a set is made of it.
+func TestEachConstantHasItsRow(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "operation.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var constants []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Operation" {
+				constants = append(constants, spec.Names[0].Name)
+			}
+		}
+		return true
+	})
+	var rows []string
+	for _, op := range All() {
+		rows = append(rows, op.String())
+	}
+	if !slices.Equal(constants, rows) {
+		t.Errorf("the constants are %v, and the table has %v", constants, rows)
 	}
 }

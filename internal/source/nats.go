@@ -250,13 +250,13 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 // noteUnowned reports, once, that an entity was written without an owner.
 func (s *NATS[T]) noteUnowned() (first bool) { return s.unowned.CompareAndSwap(false, true) }
 
-// Prunes implements prune.Source.
+// Prunes implements lifecycle.Prunable.
 func (s *NATS[T]) Prunes() bool { return s.Prune }
 
 // CheckKey returns an error for a key that no entity of the source can have.
 func (s *NATS[T]) CheckKey(key string) error { return s.port.CheckKey(key) }
 
-// Live implements prune.Source. A delete asks for the revision of obj, so the leader itself says whether obj is old.
+// Live implements lifecycle.Prunable. A delete asks for the revision of obj, so the leader says whether obj is old.
 func (s *NATS[T]) Live(_ context.Context, obj metav1.Object) (metav1.Object, error) { return obj, nil }
 
 // AnyNamespace implements owner.Source.

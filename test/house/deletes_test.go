@@ -4,32 +4,40 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
-// deleteCalls are the files that call what deletes something at a server, and why they may. What the runtime deletes of
-// others goes through internal/deletes. A new line here is a new way to delete: let it go through the guard.
-var deleteCalls = map[string]string{
-	"internal/deletes/round.go":      "the guard",
-	"internal/lifecycle/cascade.go":  "asks the guard",
-	"internal/lifecycle/unwanted.go": "asks the guard",
-	"internal/kubesource/source.go":  "with a permit of the guard",
-	"internal/source/nats.go":        "with a permit of the guard",
-	"internal/apisource/source.go":   "with a permit of the guard",
-	"internal/lifecycle/anchor.go":   "the runtime's own record, at the end of a teardown",
-	"kube/delete.go":                 "the call of a user",
-	"kube/deleter.go":                "the request",
-	"external/apply.go":              "the call of a user: external.Reconcile of what is absent",
-	"traces/driver.go":               "passes the call of a user on",
+// deleteCalls are the functions that call what deletes something at a server, by file and how often, and why they may.
+// What the runtime deletes of others goes through internal/deletes, so that a guard and the rounds of its deletes are
+// made in few places, too. A new line here is a new way to delete: let it go through the guard.
+var deleteCalls = map[string]struct {
+	calls int
+	why   string
+}{
+	"internal/deletes/round.go Delete":         {1, "the guard, with the permit that it makes"},
+	"internal/engine/deletes.go newGuard":      {1, "makes the guard of a controller"},
+	"internal/lifecycle/absence.go absence":    {1, "begins the deletes of what a primary owned that is gone"},
+	"internal/lifecycle/prune.go After":        {1, "begins those of what a primary does not want"},
+	"internal/lifecycle/cascade.go remove":     {1, "asks the guard"},
+	"internal/lifecycle/unwanted.go removeOne": {1, "asks the guard"},
+	"internal/kubesource/source.go Remove":     {1, "with a permit of the guard"},
+	"internal/source/nats.go Remove":           {1, "with a permit of the guard"},
+	"internal/apisource/source.go Remove":      {2, "with a permit of the guard: as it was seen, or by its id"},
+
+	"internal/lifecycle/anchor.go RemoveRecordWithoutAnchor": {1, "the runtime's own record, where nothing is owed"},
+	"internal/lifecycle/anchor.go removeAnchor":              {1, "the runtime's own record, at the end of a teardown"},
+
+	"kube/delete.go Delete":    {2, "the call of a user, and the deleter of a handle"},
+	"kube/deleter.go Delete":   {1, "the request"},
+	"external/apply.go remove": {1, "the call of a user: external.Reconcile of what is absent"},
+	"traces/driver.go Delete":  {1, "passes the call of a user on"},
 }
 
-// deleters are the names of what deletes.
-var deleters = []string{"Delete", "DeleteSeen", "DeleteCollection", "Remove", "Purge"}
+// deleters are the names of what deletes, and of what makes a guard and begins its deletes.
+var deleters = []string{"Delete", "DeleteSeen", "DeleteCollection", "Remove", "Purge", "OfGone", "OfUnwanted"}
 
 // notDeleters are packages, and a table, that have these names for something else.
 var notDeleters = []string{"slices", "maps", "heap", "container", "operation", "causes"}
@@ -37,44 +45,31 @@ var notDeleters = []string{"slices", "maps", "heap", "container", "operation", "
 // TestOnlyTheGuardDeletes: whoever else deletes what others have made leaves out its checks.
 func TestOnlyTheGuardDeletes(t *testing.T) {
 	found := map[string][]token.Position{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if slices.Contains(notRooms, relative) || relative != "." && strings.HasPrefix(entry.Name(), ".") {
-				return filepath.SkipDir
+	for _, r := range rooms(t) {
+		for name := range r.files {
+			path := r.path + "/" + name
+			text, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil {
+				t.Fatal(err)
 			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		at, err := deletesIn(relative, string(text))
-		if len(at) > 0 {
-			found[filepath.ToSlash(relative)] = at
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, at := range found {
-		if deleteCalls[file] == "" {
-			t.Errorf("%v: it deletes: let it go through internal/deletes, or say in deleteCalls why it may", at)
+			in, err := deletesIn(path, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for function, at := range in {
+				found[path+" "+function] = at
+			}
 		}
 	}
-	for file := range deleteCalls {
-		if found[file] == nil {
-			t.Errorf("deleteCalls has %s, which deletes nothing", file)
+	for function, at := range found {
+		if len(at) != deleteCalls[function].calls {
+			t.Errorf("%s deletes at %v, and deleteCalls has %d: let it go through internal/deletes, or say why it may",
+				function, at, deleteCalls[function].calls)
+		}
+	}
+	for function := range deleteCalls {
+		if found[function] == nil {
+			t.Errorf("deleteCalls has %s, which deletes nothing", function)
 		}
 	}
 }
@@ -82,51 +77,84 @@ func TestOnlyTheGuardDeletes(t *testing.T) {
 // TestACallThatDeletesIsNoticed tests the reader itself.
 func TestACallThatDeletesIsNoticed(t *testing.T) {
 	for body, want := range map[string]int{
-		"s.Remove(ctx, obj)":                         1,
-		"s.config.Deleter.Delete(under(ctx), obj)":   1,
-		"remove := s.Remove; remove(ctx, obj)":       1,
-		"defer client.DeleteSeen(ctx, r)":            1,
-		"set.Delete(key); list.Remove(element)":      0, // of a set: without a context
-		"x = slices.Delete(x, 0, 1)":                 0,
-		"return operation.Of(operation.Delete)":      0,
-		"_ = func() error { return s.Delete(c, o) }": 1,
+		"s.Remove(ctx, obj)":                            1,
+		"s.config.Deleter.Delete(under(ctx), obj)":      1,
+		"remove := s.Remove; remove(ctx, obj)":          1,
+		"defer client.DeleteSeen(ctx, r)":               1,
+		"rest.Delete().Name(name).Do(ctx)":              1,
+		"guard := deletes.New(deletes.Config{})":        1,
+		"g.OfGone(key, all)":                            1,
+		"set.Delete(key); list.Remove(element)":         0, // of a set: without a context
+		"x = slices.Delete(x, 0, 1)":                    0,
+		"return operation.Of(operation.Delete)":         0,
+		"_ = func() error { return s.Delete(c, o) }":    1,
+		"a.Delete(ctx, x); _ = b.Delete(ctx, x) == nil": 2,
 	} {
 		at, err := deletesIn("x.go", "package x\n\nfunc f() {\n"+body+"\n}\n")
-		if err != nil || len(at) != want {
+		if err != nil || len(at["f"]) != want {
 			t.Errorf("%s: found %v, %v; want %d", body, at, err, want)
 		}
 	}
 }
 
-// deletesIn returns where a file calls, or hands on, what deletes. A call has a context, and what is to go.
-func deletesIn(name, text string) (found []token.Position, err error) {
+// deletesIn returns where a file calls, or hands on, what deletes, by function; "" is outside of all. A call has a
+// context and what is to go, or, as the client of a REST API, neither.
+func deletesIn(name, text string) (found map[string][]token.Position, err error) {
 	positions := token.NewFileSet()
 	file, err := parser.ParseFile(positions, name, text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	calls := map[*ast.SelectorExpr]*ast.CallExpr{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			if method, ok := call.Fun.(*ast.SelectorExpr); ok {
-				calls[method] = call
+	found = map[string][]token.Position{}
+	for _, declaration := range file.Decls {
+		function := ""
+		if f, ok := declaration.(*ast.FuncDecl); ok {
+			function = f.Name.Name
+		}
+		calls := map[*ast.SelectorExpr]*ast.CallExpr{}
+		ast.Inspect(declaration, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok {
+					calls[method] = call
+				}
 			}
-		}
-		method, ok := n.(*ast.SelectorExpr)
-		if !ok || !slices.Contains(deleters, method.Sel.Name) {
+			if method, ok := n.(*ast.SelectorExpr); ok && isDeleter(method) {
+				if isCallOrValue(method, calls[method]) {
+					found[function] = append(found[function], positions.Position(method.Pos()))
+				}
+			}
 			return true
-		}
-		of, _ := method.X.(*ast.Ident)
-		if field, ok := method.X.(*ast.SelectorExpr); ok {
-			of = field.Sel
-		}
-		if of != nil && slices.Contains(notDeleters, of.Name) {
-			return true
-		}
-		if call := calls[method]; call == nil || len(call.Args) > 1 {
-			found = append(found, positions.Position(method.Pos()))
-		}
-		return true
-	})
+		})
+	}
 	return found, nil
+}
+
+// isCallOrValue reports whether what has the name of a deleter is one: a set has no context, and a source takes its
+// handlers off without any argument.
+func isCallOrValue(method *ast.SelectorExpr, call *ast.CallExpr) bool {
+	switch {
+	case call == nil || isOf(method, "deletes"):
+		return true
+	case len(call.Args) == 0:
+		return method.Sel.Name == "Delete"
+	}
+	return len(call.Args) > 1
+}
+
+func isDeleter(method *ast.SelectorExpr) bool {
+	if isOf(method, "deletes") {
+		return method.Sel.Name == "New"
+	}
+	return slices.Contains(deleters, method.Sel.Name) && !slices.ContainsFunc(notDeleters, func(name string) bool {
+		return isOf(method, name)
+	})
+}
+
+// isOf reports whether a method is one of the package, variable or field of that name.
+func isOf(method *ast.SelectorExpr, name string) bool {
+	of, _ := method.X.(*ast.Ident)
+	if field, ok := method.X.(*ast.SelectorExpr); ok {
+		of = field.Sel
+	}
+	return of != nil && of.Name == name
 }

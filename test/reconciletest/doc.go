@@ -37,9 +37,9 @@
 //
 // Options are those of [controller.New], and mean the same: what is owned, who may own it, prunes, proofs, the recorder
 // of events, the timeout, the callbacks. Secondaries name their owner. What the primary does not own is refused. A
-// terminal error parks the key: only OperationPut, OperationDelete, OperationPurge, OperationManual or a change of the
-// primary wake it. A document that is gone and was reconciled before is torn down: the reconciler is called with
-// OperationDelete, what is still owned is deleted, the record goes. Runner.Controller gives LastKnown and SetOwner.
+// terminal error parks the key, which is woken as controller.TerminalError says. A document that is gone and was
+// reconciled before is torn down: the reconciler is called with OperationDelete, what is still owned is deleted, the
+// record goes. Runner.Controller gives LastKnown and SetOwner.
 //
 // # What is not
 //
