@@ -29,6 +29,9 @@ func TestNewRefusesOneClientInTwoSources(t *testing.T) {
 			"owned twice": {
 				[]Option{Owns(pages), Owns(pages)}, "Owns(Page) is given twice with one client",
 			},
+			"owned twice, once embedded": {
+				[]Option{Owns(pages), Owns(&counted{IEntityClient: pages})}, "Owns(Page) is given twice with one client",
+			},
 			"watched twice": {
 				[]Option{Watches(themes, none), Watches(themes, none)}, "Watches(Theme) is given twice",
 			},

@@ -110,7 +110,7 @@ func (c *Controller[T]) Name() string { return c.name }
 
 // Enqueue makes a key due now, for the given reason. The key is reconciled even if nothing about it has changed. One
 // without a document is reconciled with OperationDelete, and what it owned is deleted, unless it never was: then what
-// names it stays, and the log says so.
+// names it stays, and the log names what of that bears the id of this installation.
 // A parked key is woken by OperationManual, Put, Delete and Purge at once, by Secondary, Tertiary and External as by an
 // event, and by other reasons not at all; see TerminalError. Keys enqueued before Run wait for it. After Run has
 // returned Enqueue does nothing.

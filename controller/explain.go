@@ -6,7 +6,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/explain"
 )
 
-// KeyState is what a key does now, in one word: one of the constants below.
+// KeyState is what a key does now, in one word: StateMalformed and the constants beside it.
 type KeyState = explain.State
 
 // The states of keys. Of several things that are true at once the state is the one that decides what happens next.

@@ -33,7 +33,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 				"what is only read: %w", client.Kind(), err)
 		}
 		so.needsTeardown(o)
-		o.Clients.Own(client, source.SharesCache(client))
+		o.Clients.Own(client, client.EnginePort(), source.SharesCache(client))
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
@@ -69,7 +69,7 @@ func Watches[T entity.IEntity](
 		if err := so.onlyForOwned(); err != nil {
 			return fmt.Errorf("Watches(%s): %w", client.Kind(), err)
 		}
-		o.Clients.Watch(client)
+		o.Clients.Watch(client, client.EnginePort())
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{

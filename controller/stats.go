@@ -56,8 +56,9 @@ type Stats struct {
 	Orphaned int
 	// NeverWas is how many of Orphaned name an owner that, as far as anybody can tell, never was: it has neither a
 	// document nor a record, and the leader no marker of its delete; or it is no key that the bucket can have. They are
-	// never deleted, no reconciler is called for them, and the brake does not hold them. The log names each once. If
-	// they carry a revision which tells that the bucket was restored, Degraded says so.
+	// never deleted, no reconciler is called for them unless their owner is enqueued by hand, and the brake does not
+	// hold them. The log names each once. If they carry a revision which tells that the bucket was restored, Degraded
+	// says so.
 	NeverWas int
 	// CrossNamespace is how many objects the last sweep found that name an owner in another namespace, in a source
 	// without WithOwnersInOtherNamespaces. They are never deleted, no primary is reconciled for them, and the log names
@@ -78,7 +79,8 @@ type Stats struct {
 	Unproven, ProvenByOlder int
 	LeftUnproven            uint64
 	// Foreign counts encounters with objects that name an owner of this kind and are not deleted: they are of another
-	// installation, they are in another namespace, or their labels name another owner than their annotations.
+	// installation or of none, they are in another namespace, or their labels name another owner than their
+	// annotations.
 	Foreign uint64
 	// Uncovered counts encounters with objects of a primary that a Kubernetes informer does not show, because it is
 	// confined to other namespaces or labels. When the primary goes, only the process that wrote them knows of them.

@@ -180,8 +180,8 @@ func TestWhatNamesAnOwnerThatNeverWasStaysWhenItIsAskedFor(t *testing.T) {
 		if n := count(t, pages); n != many || c.Stats().Cascaded != 0 {
 			t.Errorf("%d pages are left of %d", n, many)
 		}
-		stays := "After a delete that was asked for, objects stay that name this owner: as far as the leader can tell " +
-			"it never was, so another installation may have made them. Delete them by hand if they are not needed"
+		stays := "Objects name this owner, which has no document, no record and, as far as the leader knows, no marker of a " +
+			"delete: it never was, so they stay. Delete them by hand if they are not needed"
 		if n := len(log.with(stays)); n != 1 {
 			t.Errorf("the log says %d times what stays", n)
 		}
@@ -264,7 +264,8 @@ func TestManyOwnersThatNeverWereHideNoGarbage(t *testing.T) {
 		w.run(c)
 		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })
 		sweeps := c.Stats().Sweeps
-		// A sweep of so many owners takes some seconds where the machine is busy: what bounds this is how many there are.
+		// A sweep of so many owners takes some seconds where the machine is busy: what bounds this is how many there
+		// are.
 		swept := false
 		eventuallyGrows(t, "what is left is swept: questions to the leader", math.MaxInt, func() int {
 			took := c.Stats().Sweeps - sweeps

@@ -118,7 +118,7 @@ func kumoriNats[T entity.IEntity](r *role, client entity.IEntityClient[T]) contr
 	}
 	return func(o *engine.Options) error {
 		if r.owned() {
-			o.Clients.Own(client, source.SharesCache(client))
+			o.Clients.Own(client, client.EnginePort(), source.SharesCache(client))
 		}
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			s := source.NewNATS(client, source.NATSConfig{

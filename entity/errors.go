@@ -74,14 +74,17 @@ type unknownOutcome struct {
 }
 
 func newUnknownOutcome(bucket, natsKey string, cause error) error {
-	return notify.Because(notify.Reason(cause), &unknownOutcome{
+	return &unknownOutcome{
 		StatusError: statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "", natsKey,
 			"writing key %s of bucket %q: no acknowledgement, and the leader could not tell whether it was applied "+
 				"(outcome unknown); read the key before you write it again: %v",
 			printable.Quote(natsKey), bucket, cause),
 		cause: cause,
-	})
+	}
 }
+
+// Because is the reason of the cause, for package notify: which write was not answered is no news.
+func (e *unknownOutcome) Because() string { return notify.Reason(e.cause) }
 
 func (e *unknownOutcome) Is(target error) bool { return target == ErrOutcomeUnknown }
 func (e *unknownOutcome) Unwrap() []error      { return []error{e.StatusError, e.cause} }

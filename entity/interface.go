@@ -8,9 +8,10 @@ import (
 )
 
 // IEntityClient reads and writes the entities of one bucket. Client implements it. To change one method, embed a client
-// and override it: controllers and helpers call yours. What they need of a client beside these methods they take from
-// EnginePort, so override it there. Keys are client-go's: "name", or "namespace/name" where the bucket is Namespaced.
-// Errors are apimachinery's. All methods may be called concurrently.
+// and override it: controllers and helpers call yours, but for records: what SetStatus sets is written with the outcome
+// of the reconcile. What they need of a client beside these methods they take from EnginePort, so override it there.
+// Keys are client-go's: "name", or "namespace/name" where the bucket is Namespaced. Errors are apimachinery's. All
+// methods may be called concurrently.
 type IEntityClient[T IEntity] interface {
 	// Kind is the kind of the entities, as configured.
 	Kind() string

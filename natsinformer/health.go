@@ -114,6 +114,7 @@ func (h *health) tellHealed(ctx context.Context) {
 func (h *health) change(err error) bool {
 	h.mu.Lock()
 	if notify.Reason(h.status.Err) == notify.Reason(err) {
+		h.status.Err = err // which may say more now
 		h.mu.Unlock()
 		return false
 	}

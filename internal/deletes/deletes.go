@@ -96,7 +96,7 @@ var (
 	// ErrHeld is why an object stays: the brake holds it.
 	ErrHeld = errors.New("the brake holds it")
 	// errCame is why nothing is deleted in a source that has come late.
-	errCame = errors.New("it has just come, and the brake is about to be told")
+	errCame = fmt.Errorf("it has just come, and the brake is about to be told: %w", ErrHeld)
 )
 
 // Outdated says why what a source shows must not be acted on for deletes; nil if it may.

@@ -62,18 +62,26 @@ type NamedClient interface{ Kind() string }
 // Clients are those of a controller's sources. The zero value is none.
 type Clients struct {
 	SelfOwnership bool // the primary's client may be among the owned ones
-	owned         []NamedClient
-	watched       []NamedClient
+	owned         []ported
+	watched       []ported
 	shares        []func(other any) bool // of the owned ones
 }
 
+// ported is a client with its engine port, which a client of the user's has from the one that it embeds.
+type ported struct {
+	NamedClient
+	port any
+}
+
 // Own notes the client of secondaries. shares tells of another client whether it shares the cache of this one.
-func (c *Clients) Own(client NamedClient, shares func(other any) bool) {
-	c.owned, c.shares = append(c.owned, client), append(c.shares, shares)
+func (c *Clients) Own(client NamedClient, port any, shares func(other any) bool) {
+	c.owned, c.shares = append(c.owned, ported{client, port}), append(c.shares, shares)
 }
 
 // Watch notes the client of tertiaries.
-func (c *Clients) Watch(client NamedClient) { c.watched = append(c.watched, client) }
+func (c *Clients) Watch(client NamedClient, port any) {
+	c.watched = append(c.watched, ported{client, port})
+}
 
 // Check refuses one client in two sources of a sort, and a primary that owns itself without SelfOwnership. A client may
 // be both owned and watched: primaries may read what others own. Two that share a cache may both be owned: each has the
@@ -92,7 +100,7 @@ func (c *Clients) ownsItself(primary NamedClient) error {
 		return nil
 	}
 	for i, client := range c.owned {
-		if SameClient(client, primary) || c.shares[i](primary) {
+		if SameClient(client.NamedClient, primary) || c.shares[i](primary) {
 			return fmt.Errorf("the client of the primary, %[1]s, or one that shares its cache, is one of the "+
 				"secondaries, so a %[1]s would own others, and go with its owner: say so with WithSelfOwnership(), or "+
 				"read them with Watches",
@@ -102,10 +110,10 @@ func (c *Clients) ownsItself(primary NamedClient) error {
 	return nil
 }
 
-func twice(clients []NamedClient, message string) error {
+func twice(clients []ported, message string) error {
 	for i, client := range clients {
 		for _, other := range clients[:i] {
-			if SameClient(client, other) {
+			if SameClient(client.NamedClient, other.NamedClient) || SameClient(client.port, other.port) {
 				return fmt.Errorf(message, client.Kind())
 			}
 		}

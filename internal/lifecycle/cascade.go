@@ -64,6 +64,7 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 			return err
 		case errors.Is(err, deletes.ErrHeld): // as is the rest
 			return errors.Join(errs...)
+		case errors.Is(err, source.ErrNotSynced): // no failure: the next look waits for the source
 		default:
 			errs = append(errs, fmt.Errorf("delete %s %q, owned by %s %q: %w",
 				target.source, source.ObjectKey(target.object), t.Kind, a.key, err))

@@ -61,7 +61,7 @@ func (o *Outcome) Rests() bool {
 }
 
 // RecordWrite is a write of the key's record that is under way: the key is not done before it is answered. Next makes
-// of the answer what the hand-out comes to, and begins no other write.
+// of the answer what the hand-out comes to. It may write, and waits for that: it submits no other write.
 type RecordWrite struct {
 	Answer func(context.Context) error
 	Next   func(ctx context.Context, err error) Outcome

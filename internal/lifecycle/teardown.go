@@ -166,8 +166,8 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		return false, t.APIs.CannotList(key)
 	}
 	ended, err := t.removeRecords(ctx, a)
-	if ended || a.neverWas {
-		a.tellLeft(ctx)
+	if ended || a.neverWas && err == nil {
+		a.tellLeft(ctx, ended)
 	}
 	return true, err
 }

@@ -48,9 +48,9 @@ func nameOf(s source.Owned, obj metav1.Object) string {
 	return s.String() + " " + source.ObjectKey(obj)
 }
 
-// tellLeft says at the end of a teardown what it left.
-func (a *absence) tellLeft(ctx context.Context) {
-	if n := len(a.left[unproven]); n > 0 {
+// tellLeft says at the end of a teardown what it left, and counts that once for each record that ended.
+func (a *absence) tellLeft(ctx context.Context, counts bool) {
+	if n := len(a.left[unproven]); n > 0 && counts {
 		a.teardown.Counters.LeftUnproven(n)
 	}
 	for v, left := range a.left {

@@ -61,8 +61,8 @@ var rulings = [verdicts]struct {
 		found: "Objects name an owner that, as far as anybody can tell, never was: it has neither a document nor a " +
 			"record, and the leader no marker of its delete. Nothing deletes them, because somebody else may have " +
 			"made them; delete them by hand if nobody needs them",
-		left: "After a delete that was asked for, objects stay that name this owner: as far as the leader can tell " +
-			"it never was, so another installation may have made them. Delete them by hand if they are not needed",
+		left: "Objects name this owner, which has no document, no record and, as far as the leader knows, no marker " +
+			"of a delete: it never was, so they stay. Delete them by hand if they are not needed",
 	},
 	crossing: {
 		count: func(o *Ownerless) *int { return &o.CrossNamespace },

@@ -18,10 +18,19 @@ func Because(reason string, err error) error {
 	return &because{reason, err}
 }
 
+// reasoned is an error with a reason of its own. An error of a public type has the method itself: as a part of another
+// error it would not be of its type any more.
+type reasoned interface{ Because() string }
+
+var _ reasoned = (*because)(nil)
+
 type because struct {
 	reason string
 	err    error
 }
+
+// Because is the reason.
+func (b *because) Because() string { return b.reason }
 
 // Error is that of the error.
 func (b *because) Error() string { return b.err.Error() }
@@ -33,8 +42,8 @@ func (b *because) Unwrap() error { return b.err }
 // text, so they are not looked through.
 func Reason(err error) string {
 	for e := err; e != nil; e = errors.Unwrap(e) {
-		if b, ok := e.(*because); ok {
-			return b.reason
+		if r, ok := e.(reasoned); ok {
+			return r.Because()
 		}
 	}
 	if err == nil {
