@@ -174,6 +174,9 @@ func TestAWriteThatNobodyAnswersSaysThatItsOutcomeIsUnknown(t *testing.T) {
 			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got error %v", err)
 		}
+		if _, is := err.(apierrors.APIStatus); !is {
+			t.Errorf("%T is no APIStatus by itself", err)
+		}
 		if err == nil || !strings.Contains(err.Error(), `key "a" of bucket "websites"`) {
 			t.Errorf("the error does not say what was written: %v", err)
 		}

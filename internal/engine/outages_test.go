@@ -143,7 +143,10 @@ func TestATermIsToldOnceAndItsLossAtOnce(t *testing.T) {
 		synctest.Wait()
 		lose(errors.New("lease taken"))
 		synctest.Wait()
-		want := []string{"Normal LeaseWon host_1 holds the lease and works", "Warning LeaseLost host_1 works no more: lease taken"}
+		want := []string{
+			"Normal LeaseWon host_1 holds the lease and works",
+			"Warning LeaseLost host_1 works no more: lease taken",
+		}
 		if !slices.Equal(told(), want) {
 			t.Errorf("told %q\nwant %q", told(), want)
 		}

@@ -151,14 +151,14 @@ func (g *guarded) guard() *deletes.Guard {
 }
 
 // cascade deletes as a teardown does, which looks at the sources before.
-func (g *guarded) cascade(ctx context.Context) {
+func (g *guarded) cascade(ctx context.Context) (gone bool, err error) {
 	td := NewTeardown(TeardownConfig{
 		Kind: "Site", Primaries: g, Owner: g, Guard: g.guard(), Brake: g, APIs: &apisource.Set{},
 		Anchors:  &record.Anchors{Records: guardedRecords{guarded: g}},
 		Sources:  func() []source.Owned { return []source.Owned{guardedSource{g: g}} },
 		Counters: TeardownCounters{Cascaded: func() {}, Foreign: func() {}},
 	})
-	_, _ = td.cascade(ctx, td.absence("shop/home"))
+	return td.cascade(ctx, td.absence("shop/home"))
 }
 
 // endedReconcile wants nothing of what it owns.
@@ -189,8 +189,24 @@ func (g *guarded) another(ctx context.Context) {
 	_ = round.Delete(ctx, guardedSource{g: g}, g.object)
 }
 
-// TestNothingGoesThatOneCheckRefuses, whichever way it would go, also one that nobody has thought of yet.
+// TestACascadeWaitsForASourceThatIsAway: it has lost its sync since the cascade looked, or has just come. That is no
+// failure of the primary's teardown.
+func TestACascadeWaitsForASourceThatIsAway(t *testing.T) {
+	for name, away := range map[string]func(g *guarded){
+		"not synced": func(g *guarded) { g.outdated = source.ErrNotSynced },
+		"just come":  func(g *guarded) { g.late = true },
+	} {
+		g := newGuarded(false, true)
+		away(g)
+		if gone, err := g.cascade(t.Context()); gone || err != nil || g.removed != 0 {
+			t.Errorf("%s: gone %v, %v; %d removed", name, gone, err, g.removed)
+		}
+	}
+}
+
+// TestNothingGoesThatOneCheckRefuses, whichever way it would go, also one that is not thought of yet.
 func TestNothingGoesThatOneCheckRefuses(t *testing.T) {
+	cascade := func(g *guarded, ctx context.Context) { _, _ = g.cascade(ctx) }
 	secret, err := owner.NewSecrets([]byte("0123456789abcdef0123456789abcdef"))
 	if err != nil {
 		t.Fatal(err)
@@ -214,8 +230,8 @@ func TestNothingGoesThatOneCheckRefuses(t *testing.T) {
 		prune, owed bool
 		run         func(*guarded, context.Context)
 	}{
-		"the cascade":               {false, true, (*guarded).cascade},
-		"the cascade after a sweep": {false, false, (*guarded).cascade},
+		"the cascade":               {false, true, cascade},
+		"the cascade after a sweep": {false, false, cascade},
 		"the prune":                 {true, true, (*guarded).unwanted},
 		"another, of what is gone":  {false, true, (*guarded).another},
 		"another, of what is there": {true, true, (*guarded).another},

@@ -111,7 +111,8 @@ func TestWhatAnAPIServerListsOfAnOutdatedSourceStays(t *testing.T) {
 	old := listed{dated{owns{deletable: true}, errors.New("the watch stands still")}, object("of the old")}
 	fine := listed{dated{owns{deletable: true}, nil}, object("of the other")}
 	td := NewTeardown(TeardownConfig{
-		Guard: noneLate, Owner: sites{}, APIs: &apisource.Set{}, Sources: func() []source.Owned { return []source.Owned{old, fine} },
+		Guard: noneLate, Owner: sites{}, APIs: &apisource.Set{},
+		Sources: func() []source.Owned { return []source.Owned{old, fine} },
 	})
 	a := &absence{teardown: td, key: "home"}
 	a.stale, _ = td.outdatedSources()
@@ -143,7 +144,10 @@ func TestALiveListDeletesNothingThatASourceWithoutADeleterShows(t *testing.T) {
 			data, secondary("bare", ""), secondary("scratch", "of-another-resource"),
 		}}},
 	}
-	td := NewTeardown(TeardownConfig{Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return slices.Clone(all) }})
+	td := NewTeardown(TeardownConfig{
+		Guard: noneLate, Kind: "Site", Owner: claims{},
+		Sources: func() []source.Owned { return slices.Clone(all) },
+	})
 	found, err := td.ownedLive(t.Context(), &absence{key: "home"})
 	if err != nil || len(found) != 1 || found[0].object != scratch {
 		t.Errorf("it would delete %v, %v; want only what no other source shows", found, err)
@@ -190,7 +194,8 @@ func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
 	} {
 		foreign := 0
 		td := NewTeardown(TeardownConfig{
-			Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} },
+			Guard: noneLate, Kind: "Site", Owner: claims{},
+			Sources:  func() []source.Owned { return []source.Owned{test.source} },
 			Counters: TeardownCounters{Foreign: func() { foreign++ }},
 		})
 		cached, err := td.ownedBy(&absence{teardown: td, key: "shop/home"})
@@ -219,7 +224,10 @@ func TestWhatCrossesNamespacesIsNotCountedAsOwned(t *testing.T) {
 		source source.Owned
 		want   int
 	}{{shelf, 1}, {opened{shelf}, 3}} {
-		td := NewTeardown(TeardownConfig{Guard: noneLate, Kind: "Site", Owner: claims{}, Sources: func() []source.Owned { return []source.Owned{test.source} }})
+		td := NewTeardown(TeardownConfig{
+			Guard: noneLate, Kind: "Site", Owner: claims{},
+			Sources: func() []source.Owned { return []source.Owned{test.source} },
+		})
 		if n := td.CountOwned(); n != test.want {
 			t.Errorf("%d are owned, want %d", n, test.want)
 		}
