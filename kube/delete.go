@@ -66,6 +66,13 @@ func (d handleDeleter[T]) Access() (resource schema.GroupVersionResource, verbs 
 	return resource, append(verbs, "create", "patch")
 }
 
+// Mark implements kubesource.Marker.
+func (d handleDeleter[T]) Mark(
+	ctx context.Context, obj metav1.Object, labels, annotations map[string]string,
+) error {
+	return d.k.deleter.Mark(ctx, obj, labels, annotations)
+}
+
 // Unseen are own writes that the cache does not show yet. A teardown that trusted the cache alone would take its end
 // for done and leave them behind.
 func (d handleDeleter[T]) Unseen(kind, key string) []metav1.Object {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -106,6 +108,26 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 		return nil
 	}
 	return kubeapi.Explain("delete", d.resource, key, err)
+}
+
+// Mark implements kubesource.Marker.
+func (d *resourceDeleter) Mark(
+	ctx context.Context, obj metav1.Object, labels, annotations map[string]string,
+) error {
+	if d.invalid != nil {
+		return d.invalid
+	}
+	metadata := map[string]any{"uid": obj.GetUID(), "labels": labels, "annotations": annotations}
+	if version := obj.GetResourceVersion(); version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("mark %s %q: %w", kubeapi.ResourceName(d.resource), source.ObjectKey(obj), err)
+	}
+	_, err = resourceAt(d.client, d.resource, obj.GetNamespace()).Patch(
+		ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	return kubeapi.Explain("mark", d.resource, source.ObjectKey(obj), err)
 }
 
 // Live implements kubesource.LiveReader.

@@ -133,8 +133,16 @@ const longestKey = 1000
 // Rights are what publishing needs in NATS, if the bucket exists.
 func (p *publisher) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	cfg := configOf(p.primary)
-	cfg.Filter = Key(p.described.Kind, p.described.APIVersion)
-	return entity.Permissions(cfg, entity.RoleOperator, opts...)
+	var set entity.PermissionSet
+	for _, kind := range append([]string{p.described.Kind}, p.engine.FormerKinds()...) {
+		cfg.Filter = Key(kind, p.described.APIVersion)
+		one, err := entity.Permissions(cfg, entity.RoleOperator, opts...)
+		if err != nil {
+			return set, err
+		}
+		set = set.Join(one)
+	}
+	return set, nil
 }
 
 // isPut tells the lines of a permission set that are about values.
@@ -157,6 +165,9 @@ func (p *publisher) Run(ctx context.Context) {
 	}
 	for retry := min(firstRetry, p.Interval); ; {
 		err := guard.Call(func() error { return p.publish(ctx) })
+		if err == nil {
+			err = p.leaveFormer(ctx, bucketOf(p.JetStream))
+		}
 		if ctx.Err() != nil {
 			return
 		}

@@ -193,6 +193,9 @@ func (s *Source) OwnedBy(key string) ([]metav1.Object, error) { return s.cache.o
 // OwnedLive implements source.Owned: a teardown waits for a list of its own, see Set.Stale.
 func (s *Source) OwnedLive(context.Context, string) ([]metav1.Object, error) { return nil, nil }
 
+// Rewrite implements source.Owned: a resource names no kind, so there is nothing to write.
+func (s *Source) Rewrite(context.Context, metav1.Object, func(metav1.Object) error) error { return nil }
+
 // WrittenBy implements source.Owned: a resource does not tell.
 func (s *Source) WrittenBy(metav1.Object, string) bool { return false }
 

@@ -131,7 +131,7 @@ func New[T entity.IEntity](
 	e.sweeper = &sweeper{
 		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
-		Records: e.records, Brake: e.brake, Teardown: e.teardown,
+		Before: e.renameFormer, Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}
 	if opts.Attach != nil {
 		opts.Attach(e)

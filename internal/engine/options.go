@@ -28,6 +28,7 @@ type Options struct {
 	BrakeWindow      time.Duration
 	Lease            lease.Timing
 	Instance         string         // the id of the installation; "" takes the one that the status bucket keeps
+	FormerKinds      []string       // that the primaries had before
 	Proofs           *owner.Secrets // nil: no proofs of ownership are wanted
 	Triggers         []<-chan struct{}
 	OnResult         func(Report)

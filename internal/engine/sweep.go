@@ -30,7 +30,8 @@ type sweeper struct {
 	Queue     *queue.Queue
 	Counts    *Counts
 
-	Records  brake.Records // nil without teardown, as are the next
+	Before   func(context.Context) // is called before each sweep
+	Records  brake.Records         // nil without teardown, as are the next
 	Brake    *brake.Brake
 	Teardown *lifecycle.Teardown
 
@@ -133,6 +134,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 		return
 	}
 	defer s.Counts.Sweeps.Add(1)
+	s.Before(ctx)
 	found, ownerless := s.Teardown.Sweep(ctx)
 	for _, o := range found {
 		if o.Count == 0 {

@@ -38,6 +38,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
 		}
+		e.renameFormer(klog.NewContext(ctx, logger))
 		e.sweeper.RemindPolicies()
 		e.life.BeginTerm()
 	}

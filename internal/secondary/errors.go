@@ -131,8 +131,13 @@ func (e *AlreadyOwnedError) advice() string {
 	if e.isOfAnotherInstallation() {
 		return "use another name; only that installation can give it up"
 	}
-	return fmt.Sprintf("use another name, or move it: write it as %s %s with the option WithHandOverFrom of its owner",
-		printable.Text(e.WantedKind), printable.Quote(e.WantedKey))
+	renamed := ""
+	if e.OwnerKind != e.WantedKind && e.OwnerKey == e.WantedKey && e.OwnerInstance != "" {
+		renamed = fmt.Sprintf("; if %s is the former kind of %s, give the controller WithFormerKind",
+			printable.Text(e.OwnerKind), printable.Text(e.WantedKind))
+	}
+	return fmt.Sprintf("use another name, or move it: write it as %s %s with the option WithHandOverFrom of its owner%s",
+		printable.Text(e.WantedKind), printable.Quote(e.WantedKey), renamed)
 }
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or
