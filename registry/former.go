@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// leaveFormer takes the controller's part out of the entries of the kinds that its primaries had before, in the group of
-// the kind of now, and deletes the entries that have no other part.
+// leaveFormer takes the controller's part out of the entries of the kinds that its primaries had before, in the group
+// of the kind of now, and deletes the entries that have no other part.
 func (p *publisher) leaveFormer(ctx context.Context, b *bucket) error {
 	for _, kind := range p.engine.FormerKinds() {
 		key := Key(kind, p.described.APIVersion)

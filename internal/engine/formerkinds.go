@@ -72,10 +72,10 @@ func (e *Engine) renameFormer(ctx context.Context) {
 
 // notNamed is what is told of the objects of a kind that was not named as a former one.
 func (e *Engine) notNamed(f former, count int) error {
-	return fmt.Errorf("%d objects, such as %q of %s, belong to primaries of kind %q, and the controller with the status "+
-		"bucket %s wrote them, whose primaries are of kind %q now. They are neither written nor deleted. If the kind was "+
-		"renamed, give the controller the option WithFormerKind(%q). If not, stop it: it has another controller's status "+
-		"bucket", count, source.ObjectKey(f.obj), f.in, f.kind, e.statusBucket, e.Kind, f.kind)
+	return fmt.Errorf("%d objects, such as %q of %s, belong to primaries of kind %q, and the controller with the "+
+		"status bucket %s wrote them, whose primaries are of kind %q now. They are neither written nor deleted. If "+
+		"the kind was renamed, give the controller the option WithFormerKind(%q). If not, stop it: it has another "+
+		"controller's status bucket", count, source.ObjectKey(f.obj), f.in, f.kind, e.statusBucket, e.Kind, f.kind)
 }
 
 // former is an object of this installation that names an owner of another kind.

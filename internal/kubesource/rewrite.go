@@ -9,7 +9,7 @@ import (
 )
 
 // errNoMarker says that a source has no means to write.
-var errNoMarker = errors.New("its source cannot write: give it a handle of package kube, or kube.Deleter, by WithDeleter")
+var errNoMarker = errors.New("its source cannot write: use a handle of package kube, or kube.Deleter by WithDeleter")
 
 // Rewrite implements source.Owned for a change of labels and annotations; no other one is written.
 func (s *Source) Rewrite(ctx context.Context, obj metav1.Object, change func(metav1.Object) error) error {

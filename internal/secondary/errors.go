@@ -136,8 +136,8 @@ func (e *AlreadyOwnedError) advice() string {
 		renamed = fmt.Sprintf("; if %s is the former kind of %s, give the controller WithFormerKind",
 			printable.Text(e.OwnerKind), printable.Text(e.WantedKind))
 	}
-	return fmt.Sprintf("use another name, or move it: write it as %s %s with the option WithHandOverFrom of its owner%s",
-		printable.Text(e.WantedKind), printable.Quote(e.WantedKey), renamed)
+	return fmt.Sprintf("use another name, or move it: write it as %s %s with the option WithHandOverFrom of its "+
+		"owner%s", printable.Text(e.WantedKind), printable.Quote(e.WantedKey), renamed)
 }
 
 // ContradictingMarksError says that annotations and labels of a Kubernetes object name different owners or

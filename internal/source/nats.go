@@ -274,21 +274,6 @@ func (s *NATS[T]) OwnedLive(context.Context, string) ([]metav1.Object, error) { 
 // WrittenBy implements Owned: a document does not tell.
 func (s *NATS[T]) WrittenBy(metav1.Object, string) bool { return false }
 
-// Rewrite implements Owned.
-func (s *NATS[T]) Rewrite(ctx context.Context, obj metav1.Object, change func(metav1.Object) error) error {
-	live, err := s.client.Get(ctx, ObjectKey(obj)) // a transform may have taken something off what the cache has
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := change(live); err != nil {
-		return err
-	}
-	return s.client.Update(ctx, live)
-}
-
 // Remove implements deletes.Source. It deletes the document if it is still at the revision that was seen.
 func (s *NATS[T]) Remove(ctx context.Context, permit deletes.Permit) error {
 	obj := permit.Object()
