@@ -59,6 +59,7 @@ type streamInfo struct {
 	} `json:"config"`
 	State struct {
 		Messages    uint64            `json:"messages"`
+		FirstSeq    uint64            `json:"first_seq"`
 		LastSeq     uint64            `json:"last_seq"`
 		NumSubjects int               `json:"num_subjects"`
 		Subjects    map[string]uint64 `json:"subjects"`

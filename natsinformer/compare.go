@@ -29,10 +29,10 @@ const (
 	countRest = 10
 )
 
-// comparison finds keys that vanished without a message. Every interval, and after each recovery, it compares two
-// counts: the server's subjects at its last sequence, and the keys known when the cursor passes that sequence. If they
-// differ for good, expired tombstones are the usual reason; it asks for them one by one. If that does not explain the
-// difference, the stream is listed again.
+// comparison finds keys that vanished without a message. Every few seconds, or every interval where a count needs a
+// filter, and after each recovery, it compares two counts: the server's subjects at its last sequence, and the keys
+// known when the cursor passes that sequence. If they differ for good, expired tombstones are the usual reason; it asks
+// for them one by one. If that does not explain the difference, the stream is listed again.
 type comparison struct {
 	at     time.Time // when to begin
 	asking bool
@@ -53,9 +53,12 @@ type counted struct {
 	notBefore   time.Time     // when the server may be asked to count again
 	took        time.Duration // the last count with a filter; 0 before the first
 	relisted    time.Time     // when a difference last caused a list
+	relists     int           // how many did of late
 	unexplained int           // that difference; 0 once a count has agreed
 	foreign     bool          // the stream has subjects outside the bucket, so that a count needs a filter
 	listAt      time.Time     // when to list again because the server may have lost something, zero for never
+	unanswered  bool          // the last count without a filter was not answered, or none was in this session
+	peeks       peeks
 }
 
 // errDoubted ends a session so that the stream is listed again, because the server may have lost something.
@@ -89,7 +92,7 @@ func (c *comparison) passed(cursor uint64, k *keys) {
 // right after a list only where it costs nothing.
 func (w *worker) begin(now time.Time) {
 	exact := w.counted.exact
-	w.counted.exact = false
+	w.counted.exact, w.counted.unanswered = false, true
 	if exact && w.countsWithFilter() {
 		w.compareIn(now, w.compareInterval())
 		return
@@ -115,8 +118,6 @@ func (w *worker) compareIn(now time.Time, d time.Duration) {
 		w.comparison.at = w.counted.notBefore
 	}
 }
-
-func (w *worker) countsWithFilter() bool { return w.cfg.filtered() || w.counted.foreign }
 
 // compare does what is due, and returns when to look again.
 func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake time.Time, err error) {
@@ -146,7 +147,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 	c.asking, c.info = false, nil
 	if known == subjects {
 		w.health.update(func(st *Status) { st.Compares++ })
-		w.counted.unexplained = 0
+		w.agreed()
 		w.compareIn(now, w.compareInterval())
 		return now, nil
 	}
@@ -156,6 +157,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 	if c.tries > compareTries {
 		return now, w.differs(now, known, subjects)
 	}
+	w.suspectCount(now, known, subjects)
 	c.at = now.Add(compareIdle)
 	if c.at.Before(w.counted.notBefore) {
 		c.at = w.counted.notBefore
@@ -167,7 +169,7 @@ func (w *worker) compare(ctx context.Context, s *session, now time.Time) (wake t
 // differs decides what to do about a difference that stays. An error ends the session so that the stream is listed.
 func (w *worker) differs(now time.Time, known, subjects int) error {
 	p := &w.counted
-	switch next := p.relisted.Add(w.cfg.CompareInterval * 9 / 10); {
+	switch next := w.mayList(now, known-subjects); {
 	case known < 0: // too busy to count now
 		w.compareIn(now, w.cfg.CompareInterval/10)
 		return nil
@@ -176,11 +178,11 @@ func (w *worker) differs(now time.Time, known, subjects int) error {
 		w.compareIn(now, 0)
 		return nil
 	case now.Before(next):
-		w.compareIn(now, next.Sub(now))
+		w.compareIn(now, min(w.compareInterval(), next.Sub(now)))
 		return nil
 	}
 	w.health.update(func(st *Status) { st.Compares++ })
-	p.relisted, p.unexplained = now, subjects-known
+	w.listFor(now, known-subjects)
 	w.relistCause = fmt.Errorf("%d keys are known and the stream has %d", known, subjects)
 	return w.relistCause
 }
@@ -202,8 +204,9 @@ func (w *worker) count(s *session) {
 		now := time.Now()
 		w.counted.rest(now, now.Sub(c.asked), filtered)
 		switch {
-		case filtered && errors.Is(err, nats.ErrTimeout): // changes may still arrive: try again later
-			w.compareIn(now, w.cfg.CompareInterval)
+		case errors.Is(err, nats.ErrTimeout) && (filtered || !w.counted.unanswered):
+			w.counted.unanswered = true
+			w.compareIn(now, w.compareInterval()) // changes may still arrive: try again later
 			return
 		case err != nil:
 			c.err = err
@@ -211,6 +214,7 @@ func (w *worker) count(s *session) {
 		case filtered:
 			info.State.NumSubjects = info.Total
 		}
+		w.counted.unanswered = false
 		c.info = info
 		c.passed(w.cursor, w.keys)
 	})
@@ -223,6 +227,12 @@ func (p *counted) rest(now time.Time, took time.Duration, filtered bool) {
 		pause, p.took = p.pause(took), took
 	}
 	p.notBefore = now.Add(pause)
+}
+
+func (p *counted) restUntil(at time.Time) {
+	if p.notBefore.Before(at) {
+		p.notBefore = at
+	}
 }
 
 func (p *counted) pause(took time.Duration) time.Duration {

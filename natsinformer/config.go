@@ -65,7 +65,8 @@ type Config struct {
 	DocumentsExpire bool
 	// Indexers are added to the store before the informer starts.
 	Indexers cache.Indexers
-	// CompareInterval is how often the informer compares the store with the server's key set, jittered by a tenth.
+	// CompareInterval is how often, at least, the informer compares the store with the server's key set, jittered by a
+	// tenth. Where a comparison costs the server little, it does so every few seconds.
 	// Within it the informer also lists the stream once more after the server was restarted, or was out of reach for
 	// so long (30 s) that it has dropped the informer's consumer.
 	// The zero value means 5 minutes.

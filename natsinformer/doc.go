@@ -25,12 +25,15 @@
 // leader, whether it is still the same stream. If not, it lists the stream again inside the same watch and emits the
 // difference as events.
 //
-// Every few minutes, and after each recovery, the informer compares the number of keys with the server's. This finds
-// keys that vanished without a message. A server that was killed may also bring back the revision before a purge. So
-// the informer also lists the stream again, once within CompareInterval, when the server no longer had our consumer,
-// and after each interruption where one server of a cluster has the only replica. Unchanged entries are not decoded
-// again. All retries are inside, jittered, and at most about a second apart, because client-go's reflector would wait
-// up to a minute and list everything again.
+// Every few seconds, and after each recovery, the informer compares the number of keys with the server's. This finds
+// keys that vanished without a message, as by a purge through the API. It costs one small request. Where Config.Filter
+// is set, or the stream has other subjects too, a count costs the server much: then the informer asks for the state of
+// the whole stream every few seconds, and counts when that shows that messages went, and every few minutes. From the
+// moment the counts differ until the store shows what there is, Status.Suspect says so. A server that was killed may
+// also bring back the revision before a purge. So the informer also lists the stream again, once within
+// CompareInterval, when the server no longer had our consumer, and after each interruption where one server of a
+// cluster has the only replica. Unchanged entries are not decoded again. All retries are inside, jittered, and at most
+// about a second apart, because client-go's reflector would wait up to a minute and list everything again.
 //
 // When a document expires whose writer set a TTL (Nats-TTL), a stream without limit markers sends nothing. The informer
 // knows when that is due, and asks the leader then. It delivers the delete as soon as the leader has nothing of the

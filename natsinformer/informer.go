@@ -78,6 +78,11 @@ type Status struct {
 	// Relisting is true from the moment another stream is noticed until the store reflects it. Meanwhile the store
 	// reflects the stream before, or neither.
 	Relisting bool
+	// Suspect is why the store may show keys that the stream does not have any more, such as after a purge through the
+	// API; nil while nothing says so. It goes when the stream was listed again, mostly within a second. SuspectSince is
+	// when it came.
+	Suspect      error
+	SuspectSince time.Time
 	// Err is why the informer cannot list or watch now; nil when it can.
 	Err error
 	// Since is when Err became what it is.

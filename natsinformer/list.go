@@ -268,6 +268,7 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 		return
 	}
 	w.noticed = resume
+	w.suspect(nil)
 	w.health.update(func(st *Status) { st.Relisting = false })
 }
 

@@ -15,7 +15,7 @@ var errStreamChanged = errors.New("the stream was made anew")
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
 	w.begin(time.Now())
-	w.expiries = expiries{}
+	w.expiries, w.peeked = expiries{}, peek{}
 	w.bookmark(ctx)
 	for {
 		wake, err := w.compare(ctx, s, time.Now())
@@ -30,7 +30,7 @@ func (w *worker) live(ctx context.Context, s *session) error {
 		if again, err = w.expire(ctx, s, time.Now()); err != nil {
 			return err
 		}
-		wake = earlier(wake, again)
+		wake = earlier(earlier(wake, again), w.peek(s, time.Now()))
 		if w.progress.open() {
 			again, err = s.probe(time.Now())
 			if err != nil {

@@ -39,14 +39,6 @@ func (src *source) keyOf(subject string) (key string, ok bool) {
 	return strings.CutPrefix(subject, src.prefix())
 }
 
-// compareInterval is how often the store is compared with the server's key set.
-func (src *source) compareInterval() time.Duration {
-	if src.place.open {
-		return min(openInterval, src.cfg.CompareInterval)
-	}
-	return src.cfg.CompareInterval
-}
-
 // locate finds out where the stream keeps the documents. It fails if it keeps none. Only for a session whose consumer
 // does not deliver yet.
 func (w *worker) locate(ctx context.Context, s *session, info *streamInfo) error {

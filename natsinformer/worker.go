@@ -52,6 +52,7 @@ type worker struct {
 	noticed   mode   // restored or relisted until the store reflects that stream
 
 	comparison  comparison
+	peeked      peek
 	expiries    expiries
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent

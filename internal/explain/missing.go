@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // missing lists the sources of which something may have happened that no key has heard of: those that do not work, and
@@ -18,6 +20,10 @@ func (x *Explainer) missing() (missing []MissingNews) {
 			missing = append(missing, MissingNews{
 				Source: s.String(), Since: problem.Since, Why: printable.Message(problem.Error()),
 			})
+		} else if since, why := suspect(s); why != nil {
+			missing = append(missing, MissingNews{
+				Source: s.String(), Since: since, Why: printable.Message(why.Error()),
+			})
 		}
 		if behind, is := x.Mappings.BehindIn(s); is {
 			missing = append(missing, MissingNews{
@@ -28,6 +34,15 @@ func (x *Explainer) missing() (missing []MissingNews) {
 		}
 	}
 	return missing
+}
+
+// suspect is why a source may show what is not there any more, such as after a purge through the API; nil while nothing
+// says so.
+func suspect(s source.Source) (since time.Time, why error) {
+	if cached, ok := s.(source.Cached); ok {
+		return cached.Suspect()
+	}
+	return time.Time{}, nil
 }
 
 // missingNews names the sources whose news is missing.

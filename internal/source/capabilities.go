@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -49,6 +50,9 @@ type Asker interface {
 type Cached interface {
 	// Stats adds how they are doing, by the name of the source.
 	Stats(into map[string]Stats)
+	// Suspect is why one of them may show what its stream does not have any more, and since when; nil while nothing
+	// says so.
+	Suspect() (since time.Time, why error)
 }
 
 // NeedsRights is what needs rights in NATS, a source or what runs beside an engine.

@@ -54,6 +54,24 @@ func (s *NATS[T]) Stats(into map[string]Stats) {
 	}
 }
 
+// Suspect is why a cache of the source may show what its stream does not have any more, and since when; nil while
+// nothing says so.
+func (s *NATS[T]) Suspect() (since time.Time, why error) {
+	w := s.watched.Load()
+	if w == nil {
+		return time.Time{}, nil // not started
+	}
+	for _, c := range []watchedCache{w.documents, w.records} {
+		if c.informer == nil {
+			continue
+		}
+		if status := c.informer.Status(); status.Suspect != nil {
+			return status.SuspectSince, status.Suspect
+		}
+	}
+	return time.Time{}, nil
+}
+
 func (c watchedCache) stats(bucket string) Stats {
 	now := c.informer.Status()
 	streams := now.StreamChanges - c.before.StreamChanges
