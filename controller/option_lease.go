@@ -10,7 +10,7 @@ import (
 )
 
 // LeaseTiming says how replicas of one controller take turns. WithLeaseTiming refuses it unless 1.2*RetryPeriod <
-// RenewDeadline < Duration holds, RetryPeriod is positive, and Duration is whole seconds.
+// RenewDeadline < Duration holds, RetryPeriod is positive, and Duration is whole seconds, an hour at most.
 type LeaseTiming struct {
 	// Duration is how long the others wait for a holder that does not renew.
 	Duration time.Duration

@@ -112,7 +112,7 @@ func (r *run[Desired, Observed]) try(
 	ctx context.Context, intent *Intent, do func(context.Context) (Outcome, error),
 ) (Result[Observed], error) {
 	// Wait for the turn first: then the call is under way for at most its Timeout after the time that is written down.
-	limited, leave, err := r.enter(ctx)
+	limited, leave, err := r.enter(WithCall(ctx, callOf(intent.Action)))
 	if err != nil {
 		return Result[Observed]{}, fmt.Errorf("%s: %w", intent.Action, err)
 	}
@@ -194,7 +194,7 @@ func (r *run[Desired, Observed]) observe(ctx context.Context) (seen Observation[
 	if r.entry.Intent != nil {
 		token = r.entry.Intent.Token
 	}
-	err = r.call(ctx, func(ctx context.Context) (err error) {
+	err = r.call(WithCall(ctx, "Observe"), func(ctx context.Context) (err error) {
 		seen, err = r.driver.Observe(ctx, r.target(token))
 		return err
 	})
@@ -222,6 +222,14 @@ func (r *run[Desired, Observed]) call(ctx context.Context, f func(context.Contex
 	}
 	defer leave()
 	return ofAPI(f(limited))
+}
+
+// callOf is the method of a driver that does an action.
+func callOf(action Action) string {
+	if action == ActionDelete {
+		return "Delete"
+	}
+	return "Apply"
 }
 
 func (r *run[Desired, Observed]) enter(

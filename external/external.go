@@ -3,7 +3,8 @@ package external
 import "context"
 
 // IExternalClient lists and deletes the resources of one kind behind an API. Its methods may be called concurrently,
-// and must return soon after their context has ended.
+// and must return soon after their context has ended: one that does not shows as degraded until it returns, and no
+// second List begins meanwhile.
 type IExternalClient interface {
 	// Kind names the resources in logs and events. It never changes, and no other client of the controller has it.
 	Kind() string

@@ -57,6 +57,20 @@ func OwnerFrom(ctx context.Context) Owner {
 // InstanceOf returns the Instance of OwnerFrom.
 func InstanceOf(ctx context.Context) string { return OwnerFrom(ctx).Instance }
 
+type callKey struct{}
+
+// WithCall returns a context that says for which call a Gate is entered: "Observe", "Apply", "Delete", "Poll" or
+// "List".
+func WithCall(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callKey{}, name)
+}
+
+// CallFrom returns the name that WithCall was given; "" without one. It is for messages alone.
+func CallFrom(ctx context.Context) string {
+	name, _ := ctx.Value(callKey{}).(string)
+	return name
+}
+
 func runtimeOf(ctx context.Context) (Runtime, bool) {
 	runtime, ok := ctx.Value(RuntimeKey{}).(Runtime)
 	return runtime, ok && runtime != nil

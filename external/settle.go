@@ -52,7 +52,7 @@ func (r *run[Desired, Observed]) pollOperation(ctx context.Context) (over bool, 
 			intent.Operation)
 	}
 	var progress Progress
-	err = r.call(ctx, func(ctx context.Context) (err error) {
+	err = r.call(WithCall(ctx, "Poll"), func(ctx context.Context) (err error) {
 		progress, err = poller.Poll(ctx, r.target(intent.Token), intent.Operation)
 		return err
 	})

@@ -61,6 +61,7 @@
 // them. With Config.Lease all controllers of a process lead together. What is no controller runs in each process. A
 // standby tells in Explain who leads. A lease that cannot be read or written, or whose key holds something else, shows
 // in Stats.Degraded of each controller of the process, as "lease (bucket …)", and so in probes and metrics.
+// So do a holder that does not renew, and one that runs other controllers: two programs share the lease by mistake.
 //
 // # What it may do in NATS
 //

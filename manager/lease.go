@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -39,7 +40,9 @@ type Lease struct {
 	Placement *jetstream.Placement
 	// Key of the lease in the bucket, of letters, digits, '-', '_', '=' and dots between them. The zero value means
 	// Config.Name, so replicas must have the same; bytes that no key has are then written as '=' and two hexadecimal
-	// digits, and a name of more than 200 bytes is cut, with a hash of the whole.
+	// digits, and a name of more than 200 bytes is cut, with a hash of the whole. Two programs need different keys: the
+	// lease names the controllers of its holder, and a process that waits for it and runs others says so, in
+	// Stats.Degraded, its log and /readyz.
 	Key string
 	// Timing of the lease; the zero value means 15 s, 10 s, 2 s, as client-go has it.
 	Timing controller.LeaseTiming
@@ -148,6 +151,7 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	cfg := lease.Config{
 		Store: m.lease, Name: name, Timing: lease.Timing(m.cfg.Lease.Timing),
+		Controllers:  m.controllers(),
 		Identity:     fmt.Sprintf("%s_%d_%s", machine, os.Getpid(), nuid.Next()),
 		AbsentIsFree: true, // the controllers' own leases keep replicas apart
 		Holder:       known.Held,
@@ -182,13 +186,34 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 // reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
 func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) func(context.Context, error) {
 	var told notify.Fact
+	mended := ""
 	return func(_ context.Context, err error) {
 		known.Report(err)
 		switch {
 		case err != nil && told.Tell(notify.Reason(err)):
-			log.Error(err, "The lease of the process cannot be read or written")
+			mended = "The lease of the process is held as it should be again"
+			switch {
+			case errors.Is(err, lease.ErrOtherControllers):
+				log.Info("The lease of the process is held by one with other controllers", "why", err.Error())
+			case errors.Is(err, lease.ErrNotRenewed):
+				log.Error(err, "The lease of the process is held by one that does not renew it")
+			default:
+				log.Error(err, "The lease of the process cannot be read or written")
+				mended = "The lease of the process can be read and written again"
+			}
 		case err == nil && told.Over() && applying.Err() == nil: // else it is over without being mended
-			log.Info("The lease of the process can be read and written again")
+			log.Info(mended)
 		}
 	}
+}
+
+// controllers names the controllers of this process, in order.
+func (m *Manager) controllers() (names []string) {
+	for _, r := range m.runnables {
+		if _, ok := r.Runnable.(interface{ Stats() controller.Stats }); ok && hasName(r.Runnable) {
+			names = append(names, r.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

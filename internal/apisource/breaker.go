@@ -162,6 +162,9 @@ func (b *breaker) failedLocked(err error) {
 		b.open, b.since, b.reason = true, time.Now(), err
 		b.source.shared.BreakerOpened()
 	}
+	if _, hung := errors.AsType[*hungError](b.reason); hung {
+		b.reason = err // that call has returned, and this is what came of it
+	}
 	b.pauseLocked()
 }
 

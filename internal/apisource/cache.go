@@ -200,6 +200,20 @@ func (c *objects) ownedBy(key string) []metav1.Object {
 	return objects
 }
 
+// ownerOf returns whose a resource is as the last list shows it, also one that is doubtful.
+func (c *objects) ownerOf(id string) (owner string, listed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.byID[id]
+	if held == nil {
+		held = c.doubtful[id]
+	}
+	if held == nil {
+		return "", false
+	}
+	return held.Resource.OwnerKey, true
+}
+
 func (c *objects) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,6 +60,7 @@ func (s *Source) list(ctx context.Context) {
 	if first {
 		close(s.listed)
 	}
+	s.undeleted.lookedAt(begun, s.config.Settle, s.cache.ownerOf)
 	s.schedule.end(jittered(s.config.Interval), begun)
 	s.breaker.listed()
 	s.shared.Changed(ctx, s)
@@ -68,7 +69,7 @@ func (s *Source) list(ctx context.Context) {
 }
 
 func (s *Source) listNow(ctx context.Context) (resources []external.Resource, err error) {
-	limited, cancel, err := s.turn(ctx)
+	limited, cancel, err := s.turn(external.WithCall(ctx, callList))
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,7 @@ func (s *Set) BeginTerm() { s.intents.since = time.Now() }
 func (s *Set) EndTerm() {
 	for _, each := range s.sources {
 		each.keys.amendAll(func(state *keyState) { state.awaited, state.turnedAway = nil, false })
+		each.undeleted.clear()
 	}
 }
 
@@ -128,10 +129,12 @@ func (s *Set) ForgetTurn(key string) {
 	}
 }
 
-// ForgetAwaited forgets which lists a key waits for. It has a document again, and no teardown needs them.
+// ForgetAwaited forgets which lists a key waits for, and which of its resources the API did not delete. It has a
+// document again, and no teardown needs them.
 func (s *Set) ForgetAwaited(key string) {
 	for _, each := range s.sources {
 		each.forgetAwaited(key)
+		each.forgetUndeleted(key)
 	}
 }
 
@@ -139,6 +142,7 @@ func (s *Set) ForgetAwaited(key string) {
 func (s *Set) Forget(key string) {
 	for _, each := range s.sources {
 		each.keys.forget(key)
+		each.forgetUndeleted(key)
 		each.breaker.attempted(key, true)
 	}
 }

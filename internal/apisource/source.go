@@ -62,13 +62,15 @@ type Source struct {
 	config external.Config
 	Handlers
 
-	limiter  *rate.Limiter
-	breaker  *breaker
-	cache    objects
-	schedule schedule
-	listed   chan struct{} // closed after the first list that succeeded
-	keys     table[keyState]
-	counts   keyCounts
+	limiter   *rate.Limiter
+	breaker   *breaker
+	cache     objects
+	schedule  schedule
+	listed    chan struct{} // closed after the first list that succeeded
+	keys      table[keyState]
+	counts    keyCounts
+	calls     calls
+	undeleted undeleted
 
 	// secondCallTurn is held by the reconcile that waits, however long, for the turn of a second call.
 	secondCallTurn sync.Mutex
@@ -160,7 +162,13 @@ func (l firstList) Done() <-chan struct{} { return l.source.listed }
 
 // Err implements source.Source.
 func (s *Source) Err() error {
+	if err := s.firstHung(); err != nil {
+		return err
+	}
 	if err := s.breaker.err(); err != nil {
+		return err
+	}
+	if err := s.undeletedErr(""); err != nil {
 		return err
 	}
 	return s.cache.malformedErr()
@@ -202,7 +210,7 @@ func (s *Source) WrittenBy(metav1.Object, string) bool { return false }
 // Remove implements deletes.Source. The next list shows whether the resource is gone.
 func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {
 	resource := permit.Object().(*Object).Resource
-	limited, cancel, err := gate{source: s, key: resource.OwnerKey}.Enter(ctx)
+	limited, cancel, err := gate{source: s, key: resource.OwnerKey}.Enter(external.WithCall(ctx, callDelete))
 	if err != nil {
 		return err
 	}
@@ -214,6 +222,7 @@ func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {
 		return s.client.Delete(limited, resource.ID)
 	})
 	if err == nil {
+		s.undeleted.answered(resource)
 		s.forgetAwaited(resource.OwnerKey) // only a later list can show that it is gone
 	}
 	if err != nil && ctx.Err() == nil && external.IsUnavailable(err) {

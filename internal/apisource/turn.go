@@ -62,9 +62,14 @@ func (s *Source) turnSoon(ctx context.Context) (context.Context, context.CancelF
 	return limited, cancel, nil
 }
 
-// bounded is the context of one call.
+// bounded is the context of one call. The function ends it, once the call has returned.
 func (s *Source) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.withOwner(ctx), s.config.Timeout)
+	limited, cancel := context.WithTimeout(s.withOwner(ctx), s.config.Timeout)
+	returned := s.follow(limited, nameOf(ctx))
+	return limited, func() {
+		returned()
+		cancel()
+	}
 }
 
 // withOwner says in the context for which controller the client is called. Resources carry neither kind nor instance,

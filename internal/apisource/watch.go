@@ -19,6 +19,7 @@ func (s *Source) watch(ctx context.Context, watcher external.Watcher) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
 		err := guard.Call(func() error {
+			defer s.follow(ctx, callWatch)()
 			return watcher.Watch(ctx, func(owner string) { s.push(ctx, owner) })
 		})
 		if ctx.Err() != nil {

@@ -71,6 +71,10 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 	case <-released:
 		return nil
 	case <-patience.C:
+		if hung := e.APIs.Hung(); hung != "" {
+			return fmt.Errorf("controller %q: %s did not return within %v after its context was cancelled; "+
+				"it and the sources were left behind: let the client heed its context", e.name, hung, stuckPatience)
+		}
 		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return "+
 			"within %v after its context was cancelled; it and the sources were left behind", e.name, stuckPatience)
 	}

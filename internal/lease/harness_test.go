@@ -203,6 +203,7 @@ type replica struct {
 	removed  chan struct{}
 	existed  bool
 	absent   bool          // Config.AbsentIsFree
+	runs     []string      // Config.Controllers
 	lingers  time.Duration // how long lead goes on after its context has ended
 	stop     func()        // ends Run's context
 	returned chan struct{} // closed when Run has returned
@@ -240,6 +241,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
 			Existed: func() bool { return r.existed }, AbsentIsFree: r.absent,
+			Controllers: r.runs,
 		},
 		random: rand.Float64,
 	}

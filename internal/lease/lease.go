@@ -5,8 +5,8 @@
 //   - The key holds a record: its holder, and how long the others wait for one that does not renew. Each write states
 //     the revision that it replaces, so of two writes at once one fails.
 //   - A replica takes the lease if the record names no holder or this replica, or if the record did not change for the
-//     duration that it states. The replica counts by its own clock, from when it first saw this revision. So the clocks
-//     of replicas need not agree.
+//     duration that it states, of which an hour is believed at most. The replica counts by its own clock, from when it
+//     first saw this revision. So the clocks of replicas need not agree.
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
 //     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
 //     delete marker, or if something else tells that there was a holder.
@@ -55,6 +55,9 @@ type Config struct {
 	Name     string // names the key in errors, such as bucket/key
 	Identity string // of this replica and this call of Run; no other may have it
 	Timing   Timing
+	// Controllers are the names of what leads with the lease. The record has them, so that a replica that runs others
+	// can tell; see [ErrOtherControllers]. Nil names none.
+	Controllers []string
 	// Existed tells of an absent key whether there must have been a holder. It may be nil.
 	Existed func() bool
 	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
@@ -68,8 +71,8 @@ type Config struct {
 	Holder func(identity string)
 
 	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
-	// why it cannot be read or written. A read before a write tells nothing. Run ends with nil, for nobody else would
-	// take back what was reported last. It may be nil.
+	// why it cannot be read or written, or what is odd about its holder: ErrOtherControllers, ErrNotRenewed. A read
+	// before a write tells nothing. The last report is nil, so that no stale error remains. It may be nil.
 	Report func(ctx context.Context, err error)
 }
 
@@ -167,7 +170,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	if time.Since(now.at) < e.wait(now) {
-		e.report(ctx, now.garbled)
+		e.report(ctx, e.whyWaiting(now))
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
@@ -217,6 +220,9 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 // take makes this replica the holder, if the key is still at this version.
 func (e *elector) take(ctx context.Context, before version) (version, error) {
 	record := before.record.heldBy(e.Identity, e.Timing.Duration, before.revision)
+	if len(e.Controllers) <= mostControllers {
+		record.Controllers = e.Controllers
+	}
 	return e.store(ctx, record, max(before.revision, before.marker))
 }
 
@@ -280,19 +286,4 @@ func (e *elector) known(revision uint64, r record) {
 			e.Holder(r.HolderIdentity)
 		}
 	}
-}
-
-func (e *elector) report(ctx context.Context, err error) {
-	if e.Report == nil || errors.Is(err, context.Canceled) {
-		return // a request that was cut short tells nothing
-	}
-	if isOvertaken(err) {
-		err = nil
-	}
-	e.Report(ctx, err)
-}
-
-// isOvertaken reports whether a write failed because the key is at another revision.
-func isOvertaken(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

@@ -488,7 +488,10 @@ func TestRunRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"0 < RetryPeriod":          func(c *Config) { c.Timing.RetryPeriod = 0 },
 		"1.2*RetryPeriod":          func(c *Config) { c.Timing.RetryPeriod = 9 * time.Second },
 		"RenewDeadline < Duration": func(c *Config) { c.Timing.RenewDeadline = 15 * time.Second },
-		"whole seconds":            func(c *Config) { c.Timing.Duration += time.Millisecond },
+		"1h0m0s at most is believed": func(c *Config) {
+			c.Timing.Duration = LongestDuration + time.Second
+		},
+		"whole seconds": func(c *Config) { c.Timing.Duration += time.Millisecond },
 	} {
 		c := good
 		spoil(&c)

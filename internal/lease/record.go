@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// record is what the key holds: client-go's resourcelock.LeaderElectionRecord, field by field. Replicas decide by the
-// holder, the duration and whether the record changes; the times are for people.
+// record is what the key holds: client-go's resourcelock.LeaderElectionRecord, field by field, and one more. Replicas
+// decide by the holder, the duration and whether the record changes; the times are for people.
 type record struct {
 	HolderIdentity       string      `json:"holderIdentity"` // "" if the lease is free
 	LeaseDurationSeconds int         `json:"leaseDurationSeconds"`
@@ -19,6 +19,8 @@ type record struct {
 	LeaderTransitions    int         `json:"leaderTransitions"` // how often the holder changed
 	Strategy             string      `json:"strategy"`          // client-go's; always "" here
 	PreferredHolder      string      `json:"preferredHolder"`   // client-go's; always "" here
+	// Controllers are those of the holder. Earlier versions and client-go do not write it.
+	Controllers []string `json:"controllers,omitempty"`
 }
 
 // decode reads a record. It fails for what was not written as one: JSON of another kind decodes to a record without a
@@ -49,7 +51,10 @@ var (
 	errNoRecord = errors.New("JSON without a holder and a duration")
 )
 
-func (r record) duration() time.Duration { return time.Duration(r.LeaseDurationSeconds) * time.Second }
+// duration is how long the record asks to wait, as far as it is believed.
+func (r record) duration() time.Duration {
+	return time.Duration(min(r.LeaseDurationSeconds, int(LongestDuration/time.Second))) * time.Second
+}
 
 // heldBy is the record with which identity takes the lease, or renews it. revision is that of r, 0 if it is absent.
 func (r record) heldBy(identity string, duration time.Duration, revision uint64) record {
@@ -72,6 +77,6 @@ func (r record) heldBy(identity string, duration time.Duration, revision uint64)
 // free is the record of a lease that was given back. The short duration is for old versions of client-go, which wait
 // for it to pass even if there is no holder.
 func (r record) free() record {
-	r.HolderIdentity, r.LeaseDurationSeconds = "", 1
+	r.HolderIdentity, r.LeaseDurationSeconds, r.Controllers = "", 1, nil
 	return r
 }

@@ -3,12 +3,14 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
 // Timing says how replicas take turns.
 type Timing struct {
-	// Duration is how long the others wait for a holder that does not renew. It is whole seconds, as the record has it.
+	// Duration is how long the others wait for a holder that does not renew. It is whole seconds, as the record has it,
+	// and at most LongestDuration.
 	Duration time.Duration
 	// RenewDeadline is how long a holder tries to renew before it gives up.
 	RenewDeadline time.Duration
@@ -29,6 +31,10 @@ func (t Timing) Validate() error {
 	if !ordered || t.Duration%time.Second != 0 {
 		return errors.New("want 0 < RetryPeriod, 1.2*RetryPeriod < RenewDeadline < Duration, " +
 			"and Duration in whole seconds")
+	}
+	if t.Duration > LongestDuration {
+		return fmt.Errorf("the Duration is %v, and %v at most is believed: after a crash no replica would lead for so "+
+			"long", t.Duration, LongestDuration)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if len(targets) == 0 {
 		return true, nil
 	}
-	a.held = heldBy(targets) // what was held before stays so while the caches tell nothing new
+	a.held = t.heldBy(a.key, targets) // what was held before stays so while the caches tell nothing new
 	log := &ownwrites.Log{}
 	ctx = ownwrites.WithLog(ctx, log)
 	if err := t.remove(ctx, a, targets); err != nil {
@@ -47,7 +47,7 @@ func (t *Teardown) cascade(ctx context.Context, a *absence) (gone bool, err erro
 	if targets, err = t.toDelete(ctx, a); err != nil {
 		return false, err
 	}
-	a.held = heldBy(targets)
+	a.held = t.heldBy(a.key, targets)
 	return len(targets) == 0, nil
 }
 

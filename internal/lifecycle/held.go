@@ -11,6 +11,22 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
+// heldBy says what of an owner's objects was deleted and does not go; nil if nothing is.
+func (t *Teardown) heldBy(key string, targets []owned) error {
+	if err := t.undeleted(key); err != nil {
+		return err
+	}
+	return heldBy(targets)
+}
+
+// undeleted says which of an owner's resources an API does not delete though it says so; nil for none.
+func (t *Teardown) undeleted(key string) error {
+	if err := t.APIs.Undeleted(key); err != nil {
+		return fmt.Errorf(record.WaitsFor+"%w", err)
+	}
+	return nil
+}
+
 // heldBy says which objects are being deleted and are still there; nil if none are. It names one of them, always the
 // same, with its finalizers. A Namespace and a Pod on a dead node have none and stay all the same; but a Pod may take
 // the time until its deletionTimestamp.

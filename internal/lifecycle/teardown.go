@@ -123,6 +123,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 		if err := a.lookWhetherItWas(ctx); err != nil {
 			return false, err
 		}
+		a.held = t.undeleted(key)   // also in the looks that wait for a list
 		a.stale = t.APIs.Stale(key) // before the intents ask: for them a list may do that is older than the teardown
 		var waiting []source.Owned
 		waiting, waitsFor = t.outdatedSources()

@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"internal/health":     {"internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
-	"internal/lease":      {"internal/kvstream"},
+	"internal/lease":      {"internal/kvstream", "internal/notify"},
 	"internal/mergediff":  {"internal/jsonshape"},
 	"internal/notify":     {"internal/printable"},
 	"internal/operation":  {},

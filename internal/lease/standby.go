@@ -1,0 +1,104 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/notify"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// LongestDuration is the longest Duration of a lease, and the longest that a reader believes: a record may ask for any
+// number of seconds, by mistake or by the hand of whoever may write it, and until they have passed no replica leads. A
+// holder that lives is not overtaken because of it: each renewal makes the others count anew, and a holder of at most
+// this Duration has ended its term before they are through.
+const LongestDuration = time.Hour
+
+// ErrOtherControllers says that the holder runs other controllers than this replica, which never lead unless it holds
+// the lease itself: two programs share one lease by mistake, or a rolling update is under way.
+var ErrOtherControllers = errors.New("the holder of the lease runs other controllers")
+
+// ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
+var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
+
+// whyWaiting is what there is to tell while the lease is another's; nil if nothing is.
+func (e *elector) whyWaiting(now version) error {
+	switch {
+	case now.garbled != nil:
+		return now.garbled
+	case now.revision == 0:
+		return nil
+	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
+		return e.notRenewed(now)
+	}
+	return e.otherControllers(now.record)
+}
+
+func (e *elector) notRenewed(now version) error {
+	bucket, key, _ := strings.Cut(e.Name, "/")
+	return notify.Because(ErrNotRenewed.Error()+now.record.HolderIdentity, fmt.Errorf(
+		"%w: %s is held by %q, which has not renewed it since %s at the latest; its record asks for %d s, of which %v "+
+			"are believed, so this replica takes it at %s. Only if that process is certainly dead, free the lease: "+
+			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
+		ErrNotRenewed, e.Name, now.record.HolderIdentity, now.at.UTC().Format(time.RFC3339),
+		now.record.LeaseDurationSeconds, now.record.duration(),
+		now.at.Add(now.record.duration()).UTC().Format(time.RFC3339), bucket, key))
+}
+
+// otherControllers compares the controllers of the holder with those of this replica. A record of an earlier version,
+// or of other code, names none.
+func (e *elector) otherControllers(held record) error {
+	if len(held.Controllers) == 0 || len(e.Controllers) == 0 {
+		return nil
+	}
+	here, there := without(e.Controllers, held.Controllers), without(held.Controllers, e.Controllers)
+	if len(here) == 0 && len(there) == 0 {
+		return nil
+	}
+	differences := "only here " + named(here) + ", only there " + named(there)
+	return notify.Because(ErrOtherControllers.Error()+differences, fmt.Errorf("%w: %s is held by %q; %s. What is only "+
+		"here does not work while that process lives. In a rolling update this passes; else two programs share the "+
+		"lease: give each a lease of its own (Lease.Key of package manager, whose default is Config.Name)",
+		ErrOtherControllers, e.Name, held.HolderIdentity, differences))
+}
+
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(others, name) })
+}
+
+const (
+	// mostControllers is how many controllers a record names. Of more it names none.
+	mostControllers = 200
+	// mostNamed is how many an error names.
+	mostNamed = 5
+)
+
+func named(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	more := ""
+	if n := len(names) - mostNamed; n > 0 {
+		names, more = names[:mostNamed], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("%q", names) + more
+}
+
+func (e *elector) report(ctx context.Context, err error) {
+	if e.Report == nil || errors.Is(err, context.Canceled) {
+		return // a request that was cut short tells nothing
+	}
+	if isOvertaken(err) {
+		err = nil
+	}
+	e.Report(ctx, err)
+}
+
+// isOvertaken reports whether a write failed because the key is at another revision.
+func isOvertaken(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
