@@ -15,8 +15,8 @@
 // alone. So the permissions of a user's subjects say who may do what: verb and namespace are never taken from the body.
 // docs/service.md has the verbs, docs/service.schema.json their requests and answers.
 //
-// The replica that leads a controller answers for it; who asks need not know which that is. Only "about" is answered by
-// any replica.
+// Each replica subscribes, and the one that leads a controller answers for it; who asks need not know which that is. If
+// none leads, a standby says so.
 //
 // # The connection
 //

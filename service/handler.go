@@ -35,14 +35,12 @@ const (
 type verb struct {
 	name, access string
 	whole        bool // it is about the whole controller, and never about one namespace
-	standby      bool // a replica that does not lead answers, too
+	standby      bool // where no replica leads, one that waits answers, too
 	do           func(ctx context.Context, r *request) (answer any, err error)
 	// turn says what the request is about, if those about the same thing are done one after the other: those are that
 	// write, and so may take long, or do something that the next one takes back.
 	turn func(r *request) (thing string, err error)
 }
-
-func (v *verb) leaderOnly() bool { return !v.standby }
 
 // verbs are all that there are.
 func verbs() []*verb {
@@ -123,6 +121,7 @@ func (r *request) decode(into any) error {
 // handler answers the requests to an endpoint.
 func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool) micro.Handler {
 	logger := klog.FromContext(ctx).WithValues("controller", c.name(), "verb", v.name)
+	stopping := ctx.Done()
 	ctx = klog.NewContext(context.WithoutCancel(ctx), logger) // what was asked before the stop is answered
 	return micro.HandlerFunc(func(req micro.Request) {
 		if !s.cfg.mayAnswer(req.Reply()) {
@@ -139,7 +138,11 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 			subject := req.Subject()
 			r.scope = scope{confined: true, namespace: subject[strings.LastIndexByte(subject, '.')+1:]}
 		}
-		s.handle(ctx, req, r)
+		if r.leads() {
+			s.handle(ctx, req, r)
+			return
+		}
+		s.standBy(ctx, req, r, stopping)
 	})
 }
 
@@ -211,18 +214,15 @@ func (s *Service) admit(r *request) error {
 
 // do does what was admitted, on the replica that leads.
 func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
-	if lead := r.engine.Explainer().Lead(); !r.verb.standby && (!lead.Leads || lead.Stopped) {
-		refused := refuse(codeNotDone, "controller %q does not lead here, or stops: ask again", r.name())
-		if lead.Holder != "" && !r.confined { // as explained does
-			refused.Leader = printable.Text(lead.Holder)
-			refused.Description = strings.TrimSuffix(refused.Description, ": ask again") +
-				"; when it was looked at last, the leader was " + refused.Leader + ": ask again"
-		}
-		return nil, refused
+	if !r.verb.standby && !r.leads() {
+		return nil, r.notLeading("does not lead here, or stops")
 	}
 	answer, err := r.verb.do(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if !r.verb.standby && r.engine.LeaseLost() { // a process that hung meanwhile knows nothing of what is true now
+		return nil, r.notLeading("ceased to lead here while it worked; whether it has done it is not known")
 	}
 	data, err := json.Marshal(answer)
 	if err == nil && len(data) > r.room {
@@ -230,6 +230,17 @@ func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
 			len(data), r.room)
 	}
 	return data, err
+}
+
+// notLeading refuses what the replica that leads is to be asked.
+func (r *request) notLeading(why string) *Error {
+	refused := refuse(codeNotDone, "controller %q %s", r.name(), why)
+	if holder := r.leader(); holder != "" && !r.confined { // as explained does
+		refused.Leader = printable.Text(holder)
+		refused.Description += "; when it was looked at last, the leader was " + refused.Leader
+	}
+	refused.Description += ": ask again"
+	return refused
 }
 
 // respond sends the answer, or the error.

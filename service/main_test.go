@@ -26,7 +26,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(replicaOf); url != "" {
+		if err := runReplica(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 type spec struct {
 	Title string `json:"title,omitempty"`

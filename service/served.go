@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
@@ -71,23 +70,13 @@ func (c *served) Serves(of any) {
 	c.service.add(c)
 }
 
-// Run implements engine.Beside: it is called for each term.
-func (c *served) Run(ctx context.Context) {
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for !c.engine.Leads() { // its workers are about to be started
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-	}
-	c.service.changed()
-	<-ctx.Done()
-	for c.engine.Leads() { // the engine is about to say that it does no more
-		<-look.C
-	}
-	c.service.changed()
+// Run implements engine.Beside. There is nothing to do: who leads is looked up for each request.
+func (c *served) Run(context.Context) {}
+
+// leads reports whether this replica answers.
+func (c *served) leads() bool {
+	lead := c.engine.Explainer().Lead()
+	return lead.Leads && !lead.Stopped
 }
 
 // Rights are what suspend and resume need beside what the controller has.

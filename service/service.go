@@ -26,7 +26,7 @@ type Service struct {
 	acting  limits
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
-	changes chan struct{} // gets an element when a controller begins or ends to lead
+	standby chan struct{} // has an element for each request that waits for the replica that leads
 
 	mu     sync.Mutex
 	served []*served
@@ -41,7 +41,7 @@ func New(cfg Config) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
-		dropped: rate.Sometimes{Interval: time.Minute}, changes: make(chan struct{}, 1),
+		dropped: rate.Sometimes{Interval: time.Minute}, standby: make(chan struct{}, mostWaiting),
 	}, nil
 }
 
@@ -84,13 +84,8 @@ func (s *Service) controllers() []*served {
 	return slices.Clone(s.served)
 }
 
-// changed has Run look again who leads.
-func (s *Service) changed() {
-	select {
-	case s.changes <- struct{}{}:
-	default:
-	}
-}
+// lookAgain is how often it is looked whether the server is there, while there is something to look at.
+const lookAgain = 100 * time.Millisecond
 
 // stopPatience is how long requests may take at the end of Run.
 const stopPatience = 10 * time.Second
@@ -108,30 +103,19 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
 	defer func() { err = errors.Join(err, s.drain(closed)) }()
-	left := s.look(ctx, looks{rights: true})
-	all := &registrations{nc: nc}
-	for changed := true; ; {
-		if changed {
-			next, err := s.register(ctx)
-			if err != nil {
-				return fmt.Errorf("service %q: %w", s.cfg.Name, err)
-			}
-			all.add(next)
-			left.subscriptions = true
-		}
+	if err := s.register(ctx); err != nil {
+		return fmt.Errorf("service %q: %w", s.cfg.Name, err)
+	}
+	for left := (looks{rights: true, subscriptions: true}); ; {
 		left = s.look(ctx, left)
-		all.settle(logger)
 		var again <-chan time.Time
-		if all.pending() || left.pending() {
+		if left.pending() {
 			again = time.After(lookAgain)
 		}
-		changed = false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again:
-		case <-s.changes:
-			changed = true
 		case <-closed:
 			return fmt.Errorf("service %q: its connection was closed: %w", s.cfg.Name,
 				errors.Join(nats.ErrConnectionClosed, nc.LastError()))
@@ -139,28 +123,26 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	}
 }
 
-// register makes the service with what is to be answered now. The library can add endpoints and cannot remove any, so
-// the service is made anew when that changes.
-func (s *Service) register(ctx context.Context) (micro.Service, error) {
+// register makes the service. It subscribes without a queue group: the server goes on for minutes to give a process
+// that hangs, or behind a wire that is half open, its share of the requests to a group. So each replica gets each
+// request, and the one that leads answers.
+func (s *Service) register(ctx context.Context) error {
 	svc, err := micro.AddService(s.cfg.Conn, micro.Config{
 		Name: s.cfg.Name, Version: s.cfg.Version, Description: s.cfg.Description,
-		Metadata: map[string]string{"nagi.service": schemaVersion},
+		Metadata: map[string]string{"nagi.service": schemaVersion}, QueueGroupDisabled: true,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, c := range s.controllers() {
 		group := svc.AddGroup(s.cfg.Prefix + "." + token(c.name()))
 		for _, v := range verbs() {
-			if v.leaderOnly() && !c.engine.Leads() {
-				continue
-			}
 			if err := s.addEndpoints(ctx, group, c, v); err != nil {
-				return nil, errors.Join(err, svc.Stop())
+				return errors.Join(err, svc.Stop())
 			}
 		}
 	}
-	return svc, nil
+	return nil
 }
 
 // What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. As many acts may have
@@ -195,10 +177,10 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 	tooLong := func() error {
 		return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
 	}
-	for _, l := range []limit{s.acting.whole, s.acting.confined} {
-		for range cap(l.turns) { // when it is full the last act has ended, and no other one begins
+	for _, turns := range []chan struct{}{s.acting.whole.turns, s.acting.confined.turns, s.standby} {
+		for range cap(turns) { // when it is full the last request has ended, and no other one begins
 			select {
-			case l.turns <- struct{}{}:
+			case turns <- struct{}{}:
 			case <-patience.C:
 				return tooLong()
 			}

@@ -45,6 +45,12 @@ func (e *Engine) Leads() bool {
 	return e.leadership.leads.Load() && (won == nil || !won.Over())
 }
 
+// LeaseLost reports whether the term that began last ended because the lease was not renewed, or was taken.
+func (e *Engine) LeaseLost() bool {
+	won := e.leadership.won.Load()
+	return won != nil && won.Over()
+}
+
 // Workers is how many keys are reconciled at once.
 func (e *Engine) Workers() int { return e.opts.Workers }
 

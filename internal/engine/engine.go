@@ -126,6 +126,7 @@ func New[T entity.IEntity](
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
 		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
+		LeaseRenewed: e.leadership.noteRenewed,
 	}
 	e.prune()
 	e.sweeper = &sweeper{

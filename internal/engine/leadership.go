@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/lease"
@@ -16,6 +17,7 @@ type leadership struct {
 	won      atomic.Pointer[lease.Term] // of that term; nil without a lease
 	stopping atomic.Bool                // the controller stops
 	holder   atomic.Pointer[string]     // who held the lease when it was read last; nil: it was not read
+	renewed  atomic.Pointer[time.Time]  // when a replica was seen to take or to renew the lease; nil: none was
 
 	mu    sync.RWMutex
 	waits bool // for the lease, with warm caches
@@ -26,6 +28,24 @@ func (l *leadership) wait(waits bool) {
 	defer l.mu.Unlock()
 	l.waits = waits
 }
+
+// noteRenewed notes that the cache of records has shown that a replica took or renewed the lease.
+func (l *leadership) noteRenewed() {
+	now := time.Now()
+	l.renewed.Store(&now)
+}
+
+// LeaseRenewed returns when this replica last saw one take or renew the lease; zero if it has seen none, and without a
+// lease.
+func (e *Engine) LeaseRenewed() time.Time {
+	if at := e.leadership.renewed.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// LeasePause is how long the replica that leads waits between two renewals.
+func (e *Engine) LeasePause() time.Duration { return e.opts.Lease.RetryPeriod }
 
 // standBy begins the wait for the lease. What was due meanwhile and is gone is forgotten, as Notice does from now on:
 // secondaries that were listed before the primaries name owners that were not known yet.

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -42,6 +43,7 @@ type primaryHandler struct {
 	Anchors      *record.Anchors
 	Claim        *record.Claim
 	Garbled      *record.Garbled
+	LeaseRenewed func()          // the cache of records shows that a replica took or renewed the lease
 	LeaseRemoved chan<- struct{} // gets an element when the key of the lease was seen to vanish
 }
 
@@ -165,6 +167,9 @@ func (o *primaryHandler) Reserved(name string, value []byte) {
 		o.Claim.Removed(name)
 	} else if o.Claim != nil {
 		o.Claim.Put(name)
+	}
+	if name == record.KeyLease && value != nil && lease.HolderOf(value) != "" {
+		o.LeaseRenewed()
 	}
 	if name == record.KeyLease && value == nil {
 		select {
