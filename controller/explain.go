@@ -68,6 +68,7 @@ const (
 //	StillThere                         []string // what it owned, by the caches, ten at most
 //	StillThereAll                      int      // how many they are
 //	HoldsPrune                         bool     // what it does not want waits for the brake
+//	DocumentWarnings                   string   // what of its document is not read
 //	Missing                            []struct { Source string; Since time.Time; Why string } // no news from them
 //
 //	Leading bool   // this replica works

@@ -445,7 +445,8 @@ func TestExplainSaysWhatIsStillThereOfATeardown(t *testing.T) {
 		}
 		wantExplained(t, e, true, Explanation{
 			Key: "home", State: StateDeleting, Since: sometime, Reasons: "Delete|Requeue", DueAt: sometime, Deleting: true,
-			StillThere: e.StillThere, StillThereAll: 1, Leading: true, Leader: "known", Recorded: entity.ReasonSynced,
+			StillThere: e.StillThere, StillThereAll: 1, Leading: true, Leader: "known", Recorded: entity.ReasonRetrying,
+			RecordedMessage:    "waits for the reconciler, which is not done and asked to be called again",
 			ReconciledRevision: n, ReconciledAt: sometime, Took: effort,
 			Says: "Its document is gone, and its teardown goes on; of what it owned 1 are still there, such as " +
 				e.StillThere[0] + "."})

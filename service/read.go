@@ -72,6 +72,10 @@ func (r *request) key() (string, error) {
 		return "", refuse(codeElsewhere, "key %s is not in %v, which the subject names: the namespace of the subject "+
 			"says which keys may be asked about", printable.Quote(of.Key), r.scope)
 	case !r.engine.WellFormed(of.Key):
+		if meant := r.engine.Explainer().Meant(of.Key); meant != "" {
+			return "", refuse(codeBadRequest, "the bucket can have no key %s; its keys are like %s: ask for that",
+				printable.Quote(of.Key), printable.Quote(meant))
+		}
 		return "", refuse(codeBadRequest, "the bucket can have no key %s", printable.Quote(of.Key))
 	}
 	return of.Key, nil

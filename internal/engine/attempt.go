@@ -85,6 +85,7 @@ func (e *Engine) conclude(
 		a.Err = lifecycle.TooLate(a.Err, context.Cause(t.Ctx))
 	}
 	a.CutShort = lifecycle.CutShort(t, a.Err)
+	a.Err = e.orOwnGone(key, a.Operations, a.Err)
 	a.Wrote, a.Status = !own.Writes.Empty(), own.TakeStatus()
 	a.Waits = lifecycle.WaiterFor(e.APIs, key, a.Err)
 	e.noteRun(key, trail, a)

@@ -258,6 +258,7 @@ func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
 		}
 		return s.Err()
 	})
+	e.recovered(s)
 }
 
 // recordWritten is told of each record that was written.

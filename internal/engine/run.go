@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -233,11 +234,18 @@ func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 	}
 }
 
-// EnqueueAll makes all primaries due, after all else, or those among some. It returns how many they are.
+// EnqueueAll makes all primaries due, after all else, or those among some, and the teardowns that fail. It returns how
+// many they are.
 func (e *Engine) EnqueueAll(ops operation.Operations, among func(key string) bool) (n int) {
 	for _, key := range e.primary.Keys() {
 		if among == nil || among(key) {
 			e.queue.Add(key, ops, queue.Background)
+			n++
+		}
+	}
+	for _, key := range e.keys.Where(func(s *keytable.State) bool { return s.Failures > 0 && s.Owed }) {
+		if (among == nil || among(key)) && !e.primary.Exists(key) {
+			e.resume(queue.Item{Key: key})
 			n++
 		}
 	}

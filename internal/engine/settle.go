@@ -101,7 +101,7 @@ func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
 // settleFailure gives the operations back, so that the attempt which succeeds knows all its reasons.
 func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	failures := 0
-	unanswered := e.unansweredBy(o.Attempt.Err)
+	unanswered, degraded := e.unansweredBy(o.Attempt.Err), e.isDegraded()
 	_, message := failureOf(o.Attempt.Err)
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		s.Failures++
@@ -111,6 +111,7 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		if unanswered != nil {
 			s.Unanswered = unanswered
 		}
+		s.Degraded = degraded
 	})
 	delay := e.backoff.Delay(failures)
 	if o.Attempt.Number > 0 {
@@ -173,11 +174,12 @@ func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
 // settleRecordFailure puts a key back whose record could not be written: there is no reconcile without it, and none
 // is lost.
 func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
-	failures := 0
+	failures, degraded := 0, e.isDegraded()
 	e.keys.Change(it.Key, func(s *keytable.State) {
 		if o.Unpark {
 			s.Parked = nil
 		}
+		s.Degraded = degraded
 		s.RecordFailures++
 		s.Fails(printable.Message(o.Err.Error()), false)
 		failures = s.RecordFailures

@@ -17,7 +17,7 @@ const mostNamed = 10
 // Explain says what becomes of a key.
 func (x *Explainer) Explain(key string) Explanation {
 	if !x.WellFormed(key) {
-		e := Explanation{Key: printable.Text(key), State: Malformed}
+		e := Explanation{Key: printable.Text(key), State: Malformed, meant: x.Meant(key)}
 		e.Says = e.sentence()
 		return e
 	}
@@ -40,10 +40,24 @@ func (x *Explainer) Explain(key string) Explanation {
 		e.StillThere, e.StillThereAll = x.Teardown.StillThere(key, mostNamed)
 	}
 	e.HoldsPrune = f.holdsPrune
+	if warned := f.view.Warned; warned != nil {
+		e.DocumentWarnings = printable.Message(warned.Message)
+	}
 	e.Missing = x.missing()
 	e.WokenBy = wokenBy[e.State]
 	e.Says = e.sentence()
 	return e
+}
+
+// Meant is the key that the bucket can have where one was asked for that it cannot have: of a namespaced bucket
+// "namespace/name" for "namespace.name", and the other way round; "" if there is none.
+func (x *Explainer) Meant(key string) string {
+	for _, other := range []string{strings.Replace(key, ".", "/", 1), strings.Replace(key, "/", ".", 1)} {
+		if other != key && x.WellFormed(other) {
+			return other
+		}
+	}
+	return ""
 }
 
 // namesFor names what the key wants and another primary has.

@@ -89,6 +89,8 @@ type Explanation struct {
 	HoldsPrune     bool                    `json:"holdsPrune,omitempty"`    // what it does not want awaits the brake
 	Missing        []MissingNews           `json:"missing,omitempty"`       // so what is said of the key may be old
 
+	DocumentWarnings string `json:"documentWarnings,omitempty"` // what of the document is not read, see package entity
+
 	Leading bool   `json:"leading"`          // this replica works
 	Leader  string `json:"leader,omitempty"` // who held the lease when it was read last: host, process, a random part
 
@@ -97,6 +99,8 @@ type Explanation struct {
 	ReconciledRevision uint64        `json:"reconciledRevision,omitempty"` // the last one
 	ReconciledAt       time.Time     `json:"reconciledAt,omitzero"`        // else when the condition last changed
 	Took               time.Duration `json:"took,omitempty"`               // nanoseconds; of keys reconciled lately
+
+	meant string // of a key that the bucket cannot have: the one that it can have
 }
 
 // MissingNews is a source whose news does not come, or not to the keys that it concerns.

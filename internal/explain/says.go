@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // wokenBy says what makes a key due earlier than its delay, or though it rests, by state.
@@ -35,6 +37,10 @@ func (e *Explanation) sentence() string {
 func (e *Explanation) first() string {
 	switch e.State {
 	case Malformed:
+		if e.meant != "" {
+			return fmt.Sprintf("No document of this bucket can have such a key. Here keys are like %s: ask for that.",
+				printable.Quote(e.meant))
+		}
 		return "No document of this bucket can have such a key; nothing is done about it."
 	case Unknown:
 		return "There is neither a document nor a record of this key, and nothing is due."
@@ -132,6 +138,9 @@ func (e *Explanation) beside() string {
 	}
 	if e.HoldsPrune && e.State != Requeue {
 		b.WriteString(" What it owns and no longer wants waits for the decision of the brake, or for a release.")
+	}
+	if e.DocumentWarnings != "" {
+		fmt.Fprintf(&b, " Of its document something is not read: %s.", e.DocumentWarnings)
 	}
 	if len(e.Missing) > 0 && e.State != Malformed {
 		b.WriteString(" " + capital(e.missingNews()) + ".")

@@ -51,6 +51,8 @@ type State struct {
 	ContestedFrom uint64
 	// Unanswered is set when an attempt failed because a Kubernetes API server did not answer.
 	Unanswered *Unanswered
+	// Degraded is set when an attempt, or a write of the record, failed while a source in NATS did not work.
+	Degraded bool
 	// Loop is set while the key writes in each run, or asks for the next without a pause, and Looping once that is a
 	// loop.
 	Loop    *loops.Trail
@@ -156,6 +158,7 @@ func (k *Table) applyLocked(key string, s *State, f func(*State)) {
 			s.Trouble = Trouble{}
 		}
 	}
+	s.Degraded = s.Degraded && s.Failures+s.RecordFailures > 0
 	k.tallyLocked(s, 1)
 	if *s == (State{}) {
 		delete(k.byKey, key)

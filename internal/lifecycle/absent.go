@@ -45,19 +45,7 @@ func (r *RecordedLife) note(t *Term, key string, o *Outcome) {
 	default:
 		r.noteStuck(t, key, stuck)
 	}
-	r.noteFailed(t, key, o)
-}
-
-// noteFailed says in the record why a teardown fails, for those who wait for its end. One failure tells nothing; and
-// where the leader was asked in vain, it cannot be told there.
-func (r *RecordedLife) noteFailed(t *Term, key string, o *Outcome) {
-	switch {
-	case t.Ctx.Err() != nil || o.Where == beforeTeardown:
-	case o.Verdict == Terminal:
-		r.annotateDeleting(t, key, entity.ReasonTerminal, o.Attempt.Err)
-	case o.Verdict == Failed && r.Keys.Of(key).Failures > 0:
-		r.annotateDeleting(t, key, entity.ReasonRetrying, o.Attempt.Err)
-	}
+	r.noteUnfinished(t, key, o)
 }
 
 const (
