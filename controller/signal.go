@@ -68,10 +68,9 @@ func awaitSecond(signals <-chan os.Signal, done <-chan struct{}, stop func()) os
 
 // tellExit says what the second signal does. leave has other replicas wait less for the leases of this process.
 func tellExit(to io.Writer, second os.Signal, leave func() (held, left int)) {
-	_, _ = fmt.Fprintf(to, "second signal (%v): the process ends at once, with exit code 1 and without a graceful stop\n",
+	_, _ = fmt.Fprintf(to, "second signal (%v): the process ends at once, with exit code 1, not gracefully\n",
 		second) // a closed stderr holds up nothing
 	if held, left := leave(); held > 0 {
-		_, _ = fmt.Fprintf(to, "%d of %d leases are left to other replicas within moments; others run out by themselves\n",
-			left, held)
+		_, _ = fmt.Fprintf(to, "%d of %d leases are left to other replicas within moments\n", left, held)
 	}
 }
