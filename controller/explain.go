@@ -96,8 +96,12 @@ func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Expla
 }
 
 // TopKeys returns the n first of Keys in an order, such as OldestFirst: the ten that wait longest for a worker are
-// c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst).
+// c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). A nil order means
+// OldestFirst.
 func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {
+	if order == nil {
+		order = OldestFirst
+	}
 	return explain.Top(c.Keys(states...), n, order)
 }
 

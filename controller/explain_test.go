@@ -251,6 +251,9 @@ func TestExplainSaysWhatAKeyDoes(t *testing.T) {
 		if want := all[5:]; !slices.Equal(rest, want) {
 			t.Errorf("keys after parks: %v, want %v", rest, want)
 		}
+		if top := c.TopKeys(1, nil); len(top) != 1 {
+			t.Errorf("without an order: %+v", top)
+		}
 		if top := c.TopKeys(1, MostFailingFirst); len(top) != 1 || top[0].Key != "fails" {
 			t.Errorf("the most failing: %+v", top)
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,6 +47,9 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	if js == nil {
 		return nil, fmt.Errorf("entity: NewClient for kind %q without a JetStream context: make one with jetstream.New",
 			cfg.Kind)
+	}
+	if err := kvstream.CheckJetStream(js); err != nil {
+		return nil, fmt.Errorf("entity: NewClient for kind %q: %w", cfg.Kind, err)
 	}
 	if cfg.Bucket == "" {
 		return nil, fmt.Errorf("entity: Config.Bucket of kind %q is empty: name the bucket of the documents", cfg.Kind)

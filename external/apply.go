@@ -165,6 +165,9 @@ func (r *run[Desired, Observed]) conclude(
 	case seen.presence == busy:
 		return false, r.pending(nil, "a change that goes on", 0), nil
 	case intent.Action == ActionDelete && seen.presence == absent && (done || intent.Answered || !r.createdLately()):
+		if told, ok := r.runtime.(interface{ Deleted(resource string) }); ok {
+			told.Deleted(r.resource)
+		}
 		return true, Result[Observed]{State: StateAbsent, Did: ActionDelete}, r.keep(ctx, Entry{})
 	case intent.Action != ActionDelete && seen.presence == exists && r.knows(intent):
 		desired, err := r.wished(intent)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go"
 	"github.com/synadia-io/orbit.go/natscontext"
 )
@@ -96,6 +97,9 @@ func (c *cliContext) supported() error {
 		return fmt.Errorf("context %q has one of cert and key: give it both", c.name)
 	case c.JSDomain != "" && c.JSAPIPrefix != "":
 		return fmt.Errorf("context %q has a jetstream_domain and a jetstream_api_prefix: leave one of them", c.name)
+	}
+	if err := kvstream.CheckAPI(c.JSDomain, c.JSAPIPrefix); err != nil {
+		return fmt.Errorf("context %q: %w", c.name, err)
 	}
 	return nil
 }

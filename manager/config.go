@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nats-io/nats.go"
 )
 
@@ -96,7 +97,7 @@ func (c Config) withDefaults() Config {
 
 // validate says all that is wrong with a Config whose defaults are filled in, as far as it alone tells.
 func (c Config) validate() error {
-	errs := []error{c.validateConn(), c.validateTLS()}
+	errs := []error{c.validateConn(), c.validateTLS(), c.validateJetStream()}
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.URL != "" && c.Context != "" {
 		refuse("Config.URL and Config.Context both say where to connect: leave one of them empty")
@@ -122,6 +123,13 @@ func (c Config) validate() error {
 		errs = append(errs, c.Lease.validate())
 	}
 	return errors.Join(errs...)
+}
+
+func (c Config) validateJetStream() error {
+	if err := kvstream.CheckAPI(c.Domain, c.APIPrefix); err != nil {
+		return fmt.Errorf("Config.Domain or Config.APIPrefix: %w", err)
+	}
+	return nil
 }
 
 // validateConn refuses what a connection of the user makes meaningless.

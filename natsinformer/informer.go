@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
@@ -116,6 +117,9 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 	}
 	if err := cfg.complete(); err != nil {
 		return nil, err
+	}
+	if err := kvstream.CheckJetStream(js); err != nil {
+		return nil, fmt.Errorf("natsinformer: %w", err)
 	}
 	src := &source{
 		busy: turn.New(),

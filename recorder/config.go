@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,6 +107,9 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
+	if c.JetStream != nil {
+		errs = append(errs, kvstream.CheckJetStream(c.JetStream))
+	}
 	if strings.ContainsAny(c.Stream, " \t\r\n.*>/\\") {
 		errs = append(errs, fmt.Errorf("stream name %q must not contain spaces, dots, slashes, * or >", c.Stream))
 	}

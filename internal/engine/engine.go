@@ -65,6 +65,8 @@ type Engine struct {
 	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
 
+	aftereffects aftereffects
+
 	filtered bool // only a part of the bucket is ours
 	sweeper  *sweeper
 
@@ -119,7 +121,8 @@ func New[T entity.IEntity](
 	} else {
 		e.keepRecords(client.Config(), client.EnginePort().Records())
 	}
-	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs}
+	e.contexts = reconcilectx.Config{Host: reconcileHost{e}, Statuses: e.primary, APIs: e.APIs, Proofs: opts.Proofs,
+		Deleted: e.deletedBehindAPI}
 	if err := e.addSources(); err != nil {
 		return nil, err
 	}
@@ -167,7 +170,7 @@ func (e *Engine) keepRecords(config entity.Config, records records) {
 	e.life = &lifecycle.RecordedLife{
 		Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
-		Warn: reconcileHost{e}.Warn,
+		Warn: reconcileHost{e}.Warn, Restored: e.aftereffects.restored.Add,
 	}
 }
 

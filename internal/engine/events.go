@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // The types of events, as in Kubernetes.
@@ -91,6 +92,8 @@ func (e *Engine) tellTerms(
 			e.EventOfSelf(EventNormal, reasonWon, identity+" holds the lease and works")
 			<-term.Done()
 			if ctx.Err() == nil {
+				printable.Logger(klog.FromContext(ctx)).Info("Lease lost, this replica works no more",
+					"identity", identity, "why", context.Cause(term).Error())
 				e.EventOfSelf(EventWarning, reasonLost,
 					identity+" works no more: "+printable.Message(context.Cause(term).Error()))
 			}

@@ -31,6 +31,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	logger := printable.Logger(klog.FromContext(ctx)).WithValues("controller", e.name, "kind", e.Kind)
 	ctx = e.opts.Observers.BeginRun(ctx)
 	ctx = e.callbacks.Into(klog.NewContext(ctx, logger))
+	e.tellAftereffects(ctx)
 	// life outlasts ctx: after a stop, what runs goes on with a live context, and the caches with it.
 	life, endLife := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endLife(nil)

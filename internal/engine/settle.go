@@ -58,6 +58,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, 
 	}
 	if o.Verdict == lifecycle.TornDown {
 		e.stats.TornDown.Add(1)
+		e.tellTornDown(t, it.Key)
 	}
 	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
 		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
@@ -166,6 +167,7 @@ func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
 // is behind.
 func (e *Engine) settleDocumentReturned(it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Failures, s.Terminals, s.CleanUp, s.Owed = 0, 0, nil, false })
+	e.forgetDeletedOf(it.Key)
 	o.Attempt.NextDue = time.Now().Add(lifecycle.CheckInterval)
 	e.queue.AddAfter(it.Key, operation.Of(operation.Put), queue.Live, lifecycle.CheckInterval, queue.RetryDelay)
 	e.APIs.Attempted(it.Key, false)

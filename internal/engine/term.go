@@ -46,6 +46,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		// What happened while another replica led, or none did, went by us.
 		e.EnqueueAll(operation.Of(operation.Resync), nil)
 	}
+	defer e.aftereffects.flush()
 	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup
 	if e.brake != nil {
@@ -76,6 +77,9 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			e.brake.KeepProgress(life)
 		}
 		e.APIs.EndTerm()
+		if e.teardown != nil {
+			e.teardown.ForgetDeleted()
+		}
 		loops.Wait()
 	}()
 	e.awaitReturn(life, election, returned)

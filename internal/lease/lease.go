@@ -29,10 +29,10 @@ package lease
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,15 +109,21 @@ type elector struct {
 	random func() float64 // in [0, 1)
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
+
+	holds   atomic.Bool // a term goes on
+	exiting atomic.Bool // the process ends at once: nothing is written any more but by leave
 }
 
 func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
+	defer e.know(ctx)()
 	for {
 		won, ok := e.apply(ctx)
 		if !ok {
 			break
 		}
+		e.holds.Store(true)
 		e.hold(ctx, won, lead)
+		e.holds.Store(false)
 	}
 	ending := context.WithoutCancel(ctx)
 	e.giveBack(ending)
@@ -219,6 +225,9 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 
 // take makes this replica the holder, if the key is still at this version.
 func (e *elector) take(ctx context.Context, before version) (version, error) {
+	if e.exiting.Load() {
+		return version{}, errExiting
+	}
 	record := before.record.heldBy(e.Identity, e.Timing.Duration, before.revision)
 	if len(e.Controllers) <= mostControllers {
 		record.Controllers = e.Controllers
@@ -265,7 +274,7 @@ func (e *elector) load(ctx context.Context) (version, error) {
 }
 
 func (e *elector) store(ctx context.Context, r record, revision uint64) (version, error) {
-	value, err := json.Marshal(r)
+	value, err := encode(r)
 	if err != nil {
 		return version{}, fmt.Errorf("encode the lease %s: %w", e.Name, err)
 	}

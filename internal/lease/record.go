@@ -46,6 +46,8 @@ func decode(value []byte) (record, error) {
 	return r, nil
 }
 
+func encode(r record) ([]byte, error) { return json.Marshal(r) }
+
 var (
 	errAnswer   = errors.New("an answer of the server, for which somebody named this key as the reply subject")
 	errNoRecord = errors.New("JSON without a holder and a duration")

@@ -11,6 +11,7 @@ import (
 var (
 	errNotRenewed = errors.New("lease not renewed in time")
 	errTaken      = errors.New("lease taken")
+	errExiting    = errors.New("the process ends at once")
 )
 
 // Term is one time as the holder of the lease. The zero Term is over.

@@ -60,6 +60,7 @@ func (t *Teardown) remove(ctx context.Context, a *absence, targets []owned) erro
 		switch err := a.Delete(ctx, target.source, target.object); {
 		case err == nil:
 			t.Counters.Cascaded()
+			t.NoteDeleted(a.key, target.source.String(), source.ObjectKey(target.object))
 		case deletes.Ends(err):
 			return err
 		case errors.Is(err, deletes.ErrHeld): // as is the rest

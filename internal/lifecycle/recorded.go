@@ -33,6 +33,8 @@ type RecordedLife struct {
 	Reports       *notify.Reports
 	// Warn records an event about a primary.
 	Warn func(key, reason, message string)
+	// Restored is told of each anchor that had vanished and was written again.
+	Restored func()
 
 	stuck    stuckTeardowns
 	warnings notify.Lines
@@ -56,8 +58,12 @@ func (r *RecordedLife) Present(t *Term, it queue.Item, v source.View) *Outcome {
 	if lost == nil {
 		return nil
 	}
+	vanished := r.Anchors.Cached(it.Key) == nil
 	if err := r.Anchors.Restore(t.Ctx, it.Key, lost, v); err != nil {
 		return &Outcome{Verdict: RecordFailed, Ops: it.Ops, Err: err}
+	}
+	if vanished {
+		r.Restored()
 	}
 	r.Keys.Amend(it.Key, func(s *keytable.State) {
 		if s.DeletedAnchor == lost {

@@ -97,6 +97,7 @@ type TeardownConfig struct {
 // not.
 type Teardown struct {
 	TeardownConfig
+	deleted    deleted
 	unusedLeft map[string]struct{}    // see leftOwners; only the sweep's, as is the next
 	found      [verdicts]notify.Found // what sweeps find that is told, by source and key
 }

@@ -2,9 +2,9 @@
 //
 // It remembers and compares; whoever asks it logs, records the event, or calls back. A [Fact] is of one thing, and says
 // too which repeats are news; [Facts] are of a few things. [Found] is what one look after another finds of many.
-// [Pauses] say when something that comes and goes is told again. [Reports] alone logs: what is wrong with keys that
-// others wrote, in so many lines a second. What is degraded now is on the board of package health, which compares
-// reasons by [Reason], as the rest does.
+// [Pauses] say when something that comes and goes is told again. A [Tally] makes one line of what comes in numbers.
+// [Reports] alone logs: what is wrong with keys that others wrote, in so many lines a second. What is degraded now is
+// on the board of package health, which compares reasons by [Reason], as the rest does.
 package notify
 
 import "errors"

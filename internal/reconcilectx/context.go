@@ -56,6 +56,7 @@ type Config struct {
 	Writer   string                 // see Primary
 	Shared   bool                   // another controller may have the id of the installation, which was given
 	Proofs   *owner.Secrets         // nil: no proofs are wanted
+	Deleted  func(key, what string) // external.Reconcile has deleted it; nil: it is not told
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its

@@ -46,6 +46,13 @@ func (r externalRuntime) Drifted(what string) {
 	r.Warn(ReasonDrifted, what)
 }
 
+// Deleted is told that external.Reconcile has deleted a resource.
+func (r externalRuntime) Deleted(resource string) {
+	if deleted := r.config.Deleted; deleted != nil {
+		deleted(r.key, resource)
+	}
+}
+
 // Pending returns what the reconcile waits for, and after which time it looks again; "" if it waits for nothing.
 func (c *Context) Pending() (after time.Duration, what string) { return c.pending.get() }
 
