@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
@@ -19,7 +20,12 @@ type connLog struct {
 	reasons notify.Facts  // that were told since the connection was lost
 	last    notify.Fact   // the one that was told last
 	pauses  notify.Pauses // before a change is told again
+	lost    time.Time     // when the connection was lost
 }
+
+// patience is how long a server may be away before the log has why it cannot be reached: that the connection is lost
+// says as much, while a server restarts.
+const patience = 30 * time.Second
 
 // mostReasons are told at once: some texts are new each time.
 const mostReasons = 5
@@ -33,14 +39,24 @@ func connectionLog(log klog.Logger) []nats.Option { return newConnLog(log).optio
 
 func (l *connLog) options() []nats.Option {
 	return []nats.Option{
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil { // nil if it was closed here
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if err == nil { // it was closed here
+				return
+			}
+			l.lost = time.Now()
+			connection.Of(nc).Look()
+			if connection.Of(nc).TellDown() {
 				l.log.Info("The connection to NATS is lost, reconnecting", "err", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			took := time.Since(l.lost).Round(time.Millisecond)
 			l.reconnected()
-			l.log.Info("Reconnected to NATS", "url", redacted(nc.ConnectedUrl()), "server", nc.ConnectedServerName())
+			connection.Of(nc).Look()
+			if connection.Of(nc).TellBack() {
+				l.log.Info("Reconnected to NATS", "url", redacted(nc.ConnectedUrl()),
+					"server", nc.ConnectedServerName(), "after", took)
+			}
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { l.notReconnected(err) }),
 		nats.ErrorHandler(l.failed),
@@ -54,13 +70,21 @@ func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
 	case sub != nil:
 		l.log.Error(err, "NATS reports an error", "subject", sub.Subject)
 	case nc.IsReconnecting():
-		l.notReconnected(err)
+		l.refused(err)
 	default:
 		l.log.Error(err, "NATS reports an error")
 	}
 }
 
+// notReconnected is called for each server that cannot be reached.
 func (l *connLog) notReconnected(err error) {
+	if time.Since(l.lost) >= patience {
+		l.refused(err)
+	}
+}
+
+// refused is called for a server that is there, and does not let the user in, or after the patience.
+func (l *connLog) refused(err error) {
 	reason := notify.ButNumbers(err.Error())
 	if l.reasons.Tell(reason, reason) {
 		l.pauses = notify.Pauses{Least: time.Minute, Most: time.Hour} // with the least again

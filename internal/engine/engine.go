@@ -105,6 +105,9 @@ func New[T entity.IEntity](
 		e.causes = causes.NewTable()
 	}
 	e.health = health.New(e.onProblem())
+	if js := client.EnginePort().JetStream(); js != nil && js.Conn() != nil {
+		e.health.Over(js.Conn(), e.isOver(js.Conn()))
+	}
 	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
 	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
