@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/connection"
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
 	"k8s.io/klog/v2"
@@ -21,7 +22,12 @@ type connLog struct {
 	last    notify.Fact   // the one that was told last
 	pauses  notify.Pauses // before a change is told again
 	lost    time.Time     // when the connection was lost
+
+	rights map[string]time.Time // that are missing: when they were last
 }
+
+// mostRights are remembered that are missing.
+const mostRights = 256
 
 // patience is how long a server may be away before the log has why it cannot be reached: that the connection is lost
 // says as much, while a server restarts.
@@ -66,7 +72,11 @@ func (l *connLog) options() []nats.Option {
 // failed is called for what goes wrong beside requests. While the connection is lost, that is a server which refuses
 // the user.
 func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
+	right := denials.RightOf(err)
 	switch {
+	case right != "" && !l.isNews(right):
+	case right != "":
+		l.log.Error(err, "The server denies the user a right; that is told once", "right", right)
 	case sub != nil:
 		l.log.Error(err, "NATS reports an error", "subject", sub.Subject)
 	case nc.IsReconnecting():
@@ -74,6 +84,16 @@ func (l *connLog) failed(nc *nats.Conn, sub *nats.Subscription, err error) {
 	default:
 		l.log.Error(err, "NATS reports an error")
 	}
+}
+
+// isNews reports whether it is to be told that a right is missing: unless it was denied within the last minutes.
+func (l *connLog) isNews(right string) bool {
+	last, told := l.rights[right]
+	if l.rights == nil || len(l.rights) >= mostRights && !told {
+		l.rights = map[string]time.Time{}
+	}
+	l.rights[right] = time.Now()
+	return time.Since(last) > denials.Forgotten
 }
 
 // notReconnected is called for each server that cannot be reached.
@@ -99,7 +119,11 @@ func (l *connLog) refused(err error) {
 }
 
 // reconnected forgets why it was not.
-func (l *connLog) reconnected() { *l = *newConnLog(l.log) }
+func (l *connLog) reconnected() {
+	rights := l.rights
+	*l = *newConnLog(l.log)
+	l.rights = rights
+}
 
 // redacted is the URL of a server as logs and errors may show it. nats.go takes a user without a password for a token,
 // which url.URL.Redacted would show.

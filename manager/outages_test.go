@@ -14,7 +14,9 @@ import (
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/service"
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
 )
 
@@ -200,5 +202,65 @@ func TestALostConnectionIsOneProblem(t *testing.T) {
 		must(t, s.Start())
 		natstest.Eventually(t, "all is well", func() bool { return p.ready().OK })
 		must(t, p.stop())
+	})
+}
+
+// withRights lets the user "fleet" publish to all but the denied subjects.
+func withRights(denied ...string) func(o *server.Options) {
+	return func(o *server.Options) {
+		o.Users = []*server.User{{Username: "admin", Password: "x"}, {
+			Username: "fleet", Password: "x",
+			Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: denied}},
+		}}
+	}
+}
+
+// TestAMissingRightIsToldOnceForAllKeys, in the log and in what is degraded, and is gone when it is granted.
+func TestAMissingRightIsToldOnceForAllKeys(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		isolated(t)
+		s := natstest.Start(t, natstest.WithConfig(withRights()))
+		ctx, log := newSaid()
+		m, err := New(ctx, Config{
+			URL: s.URL(), User: "fleet", Password: "x", Options: []nats.Option{natstest.Dialer()}, GracePeriod: time.Second,
+		})
+		must(t, err)
+		defer m.Close(context.Background())
+		homes, err := Client[*site](ctx, m, sites())
+		must(t, err)
+		disks, err := Client[*site](ctx, m, entity.Config{Kind: "Disk", Bucket: "disks", Storage: jetstream.MemoryStorage})
+		must(t, err)
+		c, err := controller.New("sites", homes, controller.ReconcilerFunc(
+			func(ctx context.Context, r controller.Request) (controller.Result, error) {
+				_, err := controller.CreateOrUpdate(ctx, disks, newSite(r.Key, ""), func(*site) error { return nil })
+				return controller.Result{}, err
+			}), controller.Owns(disks))
+		must(t, err)
+		must(t, m.Add(c))
+		health := probes.New()
+		health.Add("sites", c)
+		r := startIn(t, ctx, m)
+		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+		must(t, s.Reload(withRights("$KV.disks.>")))
+		log.take()
+		for i := range 61 {
+			must(t, homes.Create(ctx, newSite(fmt.Sprint("s", i), "x")))
+		}
+		time.Sleep(2 * time.Second)
+		answer := health.Ready()
+		if answer.OK || len(answer.Problems) != 1 || !strings.Contains(answer.Problems[0].Reason, "$KV.disks.>") {
+			t.Errorf("within two seconds: %+v, want one problem that names the right", answer)
+		}
+		time.Sleep(time.Minute)
+		if lines := log.take(); len(lines) > 3 {
+			t.Errorf("%d lines of a minute:\n%s", len(lines), strings.Join(lines, "\n"))
+		}
+		must(t, s.Reload(withRights()))
+		natstest.Eventually(t, "it is well again", func() bool { return health.Ready().OK })
+		time.Sleep(10 * time.Minute)
+		if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], "works again") {
+			t.Errorf("of the end:\n%s", strings.Join(lines, "\n"))
+		}
+		must(t, r.stop())
 	})
 }

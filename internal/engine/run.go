@@ -38,6 +38,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { e.health.Run(telling) })
 	background.Go(func() { e.health.Watch(telling) })
+	background.Go(func() { e.watchRights(telling) })
 
 	began := time.Now()
 	err := e.startSources(ctx, life)

@@ -34,7 +34,7 @@ type Board struct {
 // entry is what does not work under one name.
 type entry struct {
 	Problem
-	reason string // that was told
+	reason string // that was told, see reasonOf
 	// covered says that it is not told by its name: the connection is down, which is.
 	covered bool
 }
@@ -104,11 +104,14 @@ func (b *Board) note(name string, err error, covered bool) bool {
 	if covered {
 		return false
 	}
-	reason := notify.Reason(err)
+	reason := reasonOf(err)
 	news := before.covered || reason != now.reason
 	now.reason = reason
 	return news && b.tell(name, err)
 }
+
+// reasonOf is the reason by which errors under one name are compared.
+func reasonOf(err error) string { return notify.ButExamples(notify.Reason(err)) }
 
 // tell has the callback told. The mutex must be held. It returns true.
 func (b *Board) tell(name string, err error) bool {

@@ -172,7 +172,7 @@ func (b *Board) uncover(ctx context.Context) {
 		e := b.byName[name]
 		e.Err = fmt.Errorf("it has not worked since the connection to NATS is back (%s); it failed before with: %w",
 			state.Back.UTC().Format(time.RFC3339), e.Err)
-		e.covered, e.reason = false, notify.Reason(e.Err)
+		e.covered, e.reason = false, reasonOf(e.Err)
 		told[name] = e.Err
 		b.tell(name, e.Err)
 	}
