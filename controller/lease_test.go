@@ -118,7 +118,7 @@ func TestAReplicaThatLosesItsLeaseStopsBeforeTheNextBegins(t *testing.T) {
 		if first.Stats().Leading {
 			t.Error("the first still leads")
 		}
-		natstest.Eventually(t, "the first reports it", degradedNow(first, "lease"))
+		natstest.Eventually(t, "the first reports it", degradedNow(first, "connection to NATS"))
 
 		proxy.Resume()
 		natstest.Eventually(t, "the first is healthy again", func() bool { return len(first.Stats().Degraded) == 0 })

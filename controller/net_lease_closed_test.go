@@ -69,7 +69,7 @@ func TestAConnectionThatIsClosedForGoodIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestALostConnectionIsToldOnceAndWhenItIsBack, of each thing that needs it.
+// TestALostConnectionIsToldOnceAndWhenItIsBack, by one of those who need it.
 func TestALostConnectionIsToldOnceAndWhenItIsBack(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -78,6 +78,7 @@ func TestALostConnectionIsToldOnceAndWhenItIsBack(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		must(t, w.server.Start())
 		time.Sleep(20 * time.Second)
+		down, back := 0, 0
 		for i := range c {
 			told := lines[i].sources("Source degraded, the rest goes on")
 			again := lines[i].sources("Source works again")
@@ -87,12 +88,19 @@ func TestALostConnectionIsToldOnceAndWhenItIsBack(t *testing.T) {
 						i, source, n, again[source])
 				}
 			}
-			if told["lease (bucket sites-status)"] == 0 || told["primary Site (bucket sites)"] == 0 {
-				t.Errorf("replica %d: told %v", i, told)
+			for _, source := range []string{"lease (bucket sites-status)", "primary Site (bucket sites)"} {
+				if told[source] != 0 {
+					t.Errorf("replica %d: %s is told apart from the connection", i, source)
+				}
 			}
+			down += len(lines[i].with("The connection to NATS is down"))
+			back += len(lines[i].with("The connection to NATS works again"))
 			if len(c[i].Stats().Degraded) > 0 {
 				t.Errorf("replica %d: degraded %v", i, c[i].Stats().Degraded)
 			}
+		}
+		if down != 1 || back != 1 {
+			t.Errorf("that it is down is told %d times, that it works again %d times", down, back)
 		}
 	})
 }

@@ -79,10 +79,13 @@ func TestNothingWorksAgainWhileTheServerIsAway(t *testing.T) {
 		w.server.Stop()
 		time.Sleep(10 * time.Minute) // the leader looks at its claim each minute
 		r.halt()
-		if len(lines.with("Source degraded, the rest goes on")) == 0 {
+		if len(lines.with("The connection to NATS is down")) != 1 {
 			t.Error("nothing was told")
 		}
 		for _, line := range lines.with("Source works again") {
+			t.Errorf("the log says %v", line)
+		}
+		for _, line := range lines.with("The connection to NATS works again") {
 			t.Errorf("the log says %v", line)
 		}
 	})

@@ -143,6 +143,7 @@ func (b *bucket) landed(ctx context.Context, w *write, f *flight, patience time.
 	}
 	revision, err := b.acknowledged(f.subject, answer)
 	if err == nil {
+		b.denials.Granted(f.subject)
 		return revision, nil
 	}
 	api, refused := errors.AsType[*apiError](err)

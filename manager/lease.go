@@ -12,6 +12,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/notify"
@@ -155,7 +156,7 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 		Identity:     fmt.Sprintf("%s_%d_%s", machine, os.Getpid(), nuid.Next()),
 		AbsentIsFree: true, // the controllers' own leases keep replicas apart
 		Holder:       known.Held,
-		Report:       reportLease(leading, log, known),
+		Report:       m.reportLease(leading, log, known),
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -183,13 +184,17 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 	}
 }
 
-// reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait.
-func reportLease(applying context.Context, log klog.Logger, known *lease.Lease) func(context.Context, error) {
+// reportLease tells each change of why the lease cannot be read or written: the log, and the controllers that wait. The
+// log of the connection tells that it is down.
+func (m *Manager) reportLease(
+	applying context.Context, log klog.Logger, known *lease.Lease,
+) func(context.Context, error) {
 	var told notify.Fact
 	mended := ""
 	return func(_ context.Context, err error) {
 		known.Report(err)
 		switch {
+		case err != nil && connection.Of(m.conn).Look().Disturbed():
 		case err != nil && told.Tell(notify.Reason(err)):
 			mended = "The lease of the process is held as it should be again"
 			switch {

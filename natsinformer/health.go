@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"k8s.io/klog/v2"
@@ -25,6 +26,7 @@ type health struct {
 	status  Status
 	overdue *time.Timer // see expect; nil while nothing is expected
 	vain    bool        // status.Err is of an expectation
+	logged  bool        // that the bucket cannot be watched, since it could be watched last
 }
 
 // expect reports err after a while, unless met is called before, or another reason is known by then. An expectation
@@ -90,11 +92,23 @@ func (h *health) failed(ctx context.Context, err error) {
 func (h *health) tellFailure(ctx context.Context, err error) {
 	err = printable.Error(fmt.Errorf("natsinformer: bucket %q: %w", h.bucket, err))
 	if h.change(err) {
-		klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
+		if h.isNews(err) {
+			klog.FromContext(ctx).Error(err, "Cannot watch the bucket, will keep trying", "bucket", h.bucket)
+		}
 		if h.onFailure != nil {
 			h.onFailure(ctx, err)
 		}
 	}
+}
+
+// isNews reports whether the log is to have why the bucket cannot be watched: unless the connection is down, and that
+// was told. It needs h.telling.
+func (h *health) isNews(err error) bool {
+	if offline, ok := errors.AsType[*offlineError](err); ok && !connection.Of(offline.nc).TellDown() {
+		return false
+	}
+	h.logged = true
+	return true
 }
 
 // healed reports that the informer can list and watch again, once per change.
@@ -106,7 +120,8 @@ func (h *health) healed(ctx context.Context) {
 
 // tellHealed needs h.telling.
 func (h *health) tellHealed(ctx context.Context) {
-	if h.change(nil) {
+	if h.change(nil) && h.logged {
+		h.logged = false
 		klog.FromContext(ctx).Info("Watching the bucket again", "bucket", h.bucket)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nats-io/nats.go"
@@ -128,7 +129,9 @@ func (w *worker) connected(ctx context.Context) error {
 	}
 	grace := time.NewTimer(connectGrace)
 	defer grace.Stop()
+	known := connection.Of(w.js.Conn())
 	for !w.js.Conn().IsConnected() {
+		known.Look()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -156,8 +159,20 @@ func notConnected(nc *nats.Conn) error {
 		state += " for good: " + kvstream.IfClosed
 	}
 	// The connection is the reason, and not the bucket for which it is missed.
-	return notify.Because(state, fmt.Errorf("the connection to NATS is %s", state))
+	lost := notify.Because(state, fmt.Errorf("the connection to NATS is %s", state))
+	if nc.IsClosed() {
+		return lost
+	}
+	return &offlineError{lost, nc}
 }
+
+// offlineError says that a connection is down and comes back by itself. Much else notices that too.
+type offlineError struct {
+	error
+	nc *nats.Conn
+}
+
+func (e *offlineError) Unwrap() error { return e.error }
 
 // pause waits before the next attempt, or until the connection changes.
 func (w *worker) pause(ctx context.Context, failures int) {

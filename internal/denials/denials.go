@@ -15,11 +15,9 @@
 package denials
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +78,10 @@ type book struct {
 	handler   uintptr                 // the code of our error handler, 0 before it was set
 	noted     error                   // the denial that the book heard of last
 	awaited   map[error]chan struct{} // closed when the book hears of a denial
+
+	lacks   atomic.Int64 // len(missing)
+	missing map[string]*missing
+	changed chan struct{}
 }
 
 // books are those of all connections. A connection has no place for one, and all who use it need the same. The weak
@@ -114,7 +116,7 @@ func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
 		of:      key,
 		replies: target{reply[:strings.LastIndexByte(reply, '.')] + ".*", true},
 		inboxes: inbox[:strings.LastIndexByte(inbox, '.')] + ".>",
-		watches: map[target]*Watch{},
+		watches: map[target]*Watch{}, missing: map[string]*missing{}, changed: make(chan struct{}),
 	}
 	b.listen(nc)
 	b.note(nc, nc.LastError()) // the requests before may have been denied their answers
@@ -149,6 +151,7 @@ func (b *book) note(nc *nats.Conn, err error) {
 	}
 	b.mu.Lock()
 	b.hear(err)
+	b.noteMissing(denied)
 	if denied == b.replies {
 		b.deafSince = nc.Stats().Reconnects + 1
 	}
@@ -172,29 +175,6 @@ func (d *Denials) deaf() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.deafSince > 0 && d.deafSince == d.nc.Stats().Reconnects+1
-}
-
-// parse reads what the server denied from an error of the connection:
-//
-//	nats: permissions violation: Permissions Violation for Publish to "a.b"
-//	nats: permissions violation: Permissions Violation for Subscription to "a.*" using queue "q" (sid "3")
-func parse(err error) (denied target, ok bool) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return target{}, false
-	}
-	_, rest, found := strings.Cut(err.Error(), " for Publish to ")
-	if !found {
-		if _, rest, found = strings.Cut(err.Error(), " for Subscription to "); !found {
-			return target{}, false
-		}
-		denied.subscription = true
-	}
-	quoted, err := strconv.QuotedPrefix(rest)
-	if err != nil {
-		return target{}, false
-	}
-	denied.subject, err = strconv.Unquote(quoted)
-	return denied, err == nil
 }
 
 // Watch is told if the server denies its subject between its making and Stop. It keeps the connection alive until then.

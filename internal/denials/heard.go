@@ -1,6 +1,13 @@
 package denials
 
-import "context"
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
 
 // heardAll returns when the book has heard of each denial that the library has read by now and that is newer than the
 // watch. The library tells of them later, one after the other, and until then the watch may not know of its own: the
@@ -44,4 +51,27 @@ func (b *book) hear(denial error) {
 		close(heard)
 		delete(b.awaited, denial)
 	}
+}
+
+// parse reads what the server denied from an error of the connection:
+//
+//	nats: permissions violation: Permissions Violation for Publish to "a.b"
+//	nats: permissions violation: Permissions Violation for Subscription to "a.*" using queue "q" (sid "3")
+func parse(err error) (denied target, ok bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return target{}, false
+	}
+	_, rest, found := strings.Cut(err.Error(), " for Publish to ")
+	if !found {
+		if _, rest, found = strings.Cut(err.Error(), " for Subscription to "); !found {
+			return target{}, false
+		}
+		denied.subscription = true
+	}
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return target{}, false
+	}
+	denied.subject, err = strconv.Unquote(quoted)
+	return denied, err == nil
 }

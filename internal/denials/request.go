@@ -48,6 +48,9 @@ func (d *Denials) Request(ctx context.Context, msg *nats.Msg) (answer *nats.Msg,
 		answer, err = d.nc.RequestMsgWithContext(ctx, msg)
 		return err
 	})
+	if err == nil {
+		d.Granted(msg.Subject)
+	}
 	return answer, err
 }
 

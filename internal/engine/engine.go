@@ -84,8 +84,10 @@ type Engine struct {
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
-	leaseRemoved  chan struct{}    // gets an element when the key of the lease was seen to vanish
-	stuck         chan error       // gets the error with which Run ends because reconciles do not return
+	rightsMu      sync.Mutex
+	rights        notify.Facts  // that are missing, and told in the log
+	leaseRemoved  chan struct{} // gets an element when the key of the lease was seen to vanish
+	stuck         chan error    // gets the error with which Run ends because reconciles do not return
 }
 
 // New makes the engine of a controller. Its sources are not started before run.
@@ -107,6 +109,9 @@ func New[T entity.IEntity](
 		e.causes = causes.NewTable()
 	}
 	e.health = health.New(e.onProblem())
+	if js := client.EnginePort().JetStream(); js != nil && js.Conn() != nil {
+		e.health.Over(js.Conn(), e.isOver(js.Conn()))
+	}
 	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
 	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },

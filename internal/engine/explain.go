@@ -6,7 +6,7 @@ import "github.com/nagi-runtime/nagi/internal/explain"
 func (e *Engine) Explainer() *explain.Explainer {
 	return &explain.Explainer{
 		Queue: e.queue, Keys: &e.keys, Running: &e.running, Primary: e.primary, WellFormed: e.WellFormed,
-		Sources: e.sources, Problems: e.health.Degraded, Mappings: e.mappings, Lead: e.leading,
+		Sources: e.sources, Problems: e.health.ByName, Mappings: e.mappings, Lead: e.leading,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}
 }

@@ -46,7 +46,11 @@ func (e *Engine) tellAttempt(t *lifecycle.Term, key string, a *lifecycle.Attempt
 		t.Logger.V(1).Info("Reconcile failed again", append(values, "err", a.Err)...)
 		return
 	}
-	t.Logger.Error(a.Err, "Reconcile failed", values...)
+	if e.isTold(a.Err) {
+		t.Logger.V(1).Info("Reconcile failed for a right that is missing", append(values, "err", a.Err)...)
+	} else {
+		t.Logger.Error(a.Err, "Reconcile failed", values...)
+	}
 	if lifecycle.IsTerminal(a.Err) || lifecycle.OnlyAwaitsName(a.Err) && e.keys.HasTold(key) {
 		return // which has an event of its own
 	}

@@ -37,22 +37,30 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		},
 		Removed: e.leaseRemoved,
 		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
-		Report: func(request context.Context, err error) {
-			if err == nil && ctx.Err() != nil {
-				e.leaseHealth.Leave(request) // no more applications mend nothing
-			} else {
-				e.leaseHealth.Report(request, err)
-			}
-		},
 	}
 	lead = e.tellTerms(ctx, cfg.Identity, lead)
 	if err := lease.WhileElected(ctx, lease.Candidate{
-		Apply:  func(ctx context.Context) error { return lease.Run(ctx, cfg, lead) },
+		Apply: func(ctx context.Context) error {
+			applying := cfg
+			applying.Report = e.reportLease(ctx)
+			return lease.Run(ctx, applying, lead)
+		},
 		Health: e.health.Set, Holder: cfg.Holder,
 	}); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	return nil
+}
+
+// reportLease reports why the lease cannot be read or written, while this replica applies for it or holds it.
+func (e *Engine) reportLease(applying context.Context) func(context.Context, error) {
+	return func(request context.Context, err error) {
+		if err == nil && applying.Err() != nil {
+			e.leaseHealth.Leave(request) // no more applications mend nothing
+		} else {
+			e.leaseHealth.Report(request, err)
+		}
+	}
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes over its

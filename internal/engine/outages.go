@@ -3,14 +3,18 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // The reasons of events about what a controller needs and does not have.
@@ -55,6 +59,21 @@ func recordsOf(statusBucket string) string { return "records (bucket " + statusB
 
 // leaseOf is the board's name of the lease.
 func leaseOf(statusBucket string) string { return "lease (bucket " + statusBucket + ")" }
+
+// isOver returns whether what the board knows by a name is reached over a connection of NATS.
+func (e *Engine) isOver(nc *nats.Conn) func(name string) bool {
+	return func(name string) bool {
+		for _, s := range e.sources {
+			if s.String() != name {
+				continue
+			}
+			inNATS, ok := s.(interface{ JetStream() jetstream.JetStream })
+			return ok && inNATS.JetStream() != nil && inNATS.JetStream().Conn() == nc
+		}
+		// A manager's lease is reached over its connection, which is that of its clients.
+		return name == recordsOf(e.statusBucket) || strings.HasPrefix(name, "lease (bucket ")
+	}
+}
 
 // Before returns a callback of the board that tells in events, and then calls next, if that is not nil.
 func (o *outages) Before(next func(ctx context.Context, name string, err error)) func(context.Context, string, error) {
@@ -141,7 +160,7 @@ func (o *outages) reasons(name string) (away, back string) {
 		}
 		return reasonDegraded, reasonRecovered
 	}
-	if name == recordsOf(o.StatusBucket) || name == leaseOf(o.StatusBucket) {
+	if name == health.Connection || name == recordsOf(o.StatusBucket) || name == leaseOf(o.StatusBucket) {
 		return reasonDegraded, reasonRecovered
 	}
 	return "", ""

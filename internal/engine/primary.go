@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -25,6 +26,7 @@ type primary interface {
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	Stream() source.Stream
 	StreamID() string
+	JetStream() jetstream.JetStream
 	Aged(key string) (marker uint64)
 	Await(ctx context.Context, sequence uint64) error
 }

@@ -39,6 +39,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mappings.Start(life)
 	telling, endTelling := context.WithCancel(context.WithoutCancel(ctx))
 	background.Go(func() { e.health.Run(telling) })
+	background.Go(func() { e.health.Watch(telling) })
+	background.Go(func() { e.watchRights(telling) })
 
 	began := time.Now()
 	err := e.startSources(ctx, life)

@@ -47,7 +47,11 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		e.EnqueueAll(operation.Of(operation.Resync), nil)
 	}
 	defer e.aftereffects.flush()
-	logger.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
+	leads := logger
+	if lease.IsHosted(life) {
+		leads = logger.V(1) // the process has told that it leads
+	}
+	leads.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup
 	if e.brake != nil {
 		e.async.BeginTerm(termCtx)

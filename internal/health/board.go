@@ -23,10 +23,20 @@ type Board struct {
 
 	reporting sync.Mutex // held while a reporter is asked, so that the newest answer is noted last
 
+	over *link // nil: what fails is not the connection's fault
+
 	mu     sync.Mutex
-	byName map[string]*Problem
+	byName map[string]*entry
 	news   []news // the callback was not told of them yet
 	wake   chan struct{}
+}
+
+// entry is what does not work under one name.
+type entry struct {
+	Problem
+	reason string // that was told, see reasonOf
+	// covered says that it is not told by its name: the connection is down, which is.
+	covered bool
 }
 
 type news struct {
@@ -37,7 +47,7 @@ type news struct {
 // New returns a board on which everything works. Run calls onChange, which may be nil: with the reason, or with nil
 // when it works again.
 func New(onChange func(ctx context.Context, name string, err error)) *Board {
-	return &Board{onChange: onChange, byName: map[string]*Problem{}, wake: make(chan struct{}, 1)}
+	return &Board{onChange: onChange, byName: map[string]*entry{}, wake: make(chan struct{}, 1)}
 }
 
 // Set reports why something does not work; nil if it does. It does not wait for the callback.
@@ -61,7 +71,8 @@ func (b *Board) change(ctx context.Context, name string, now func() error, gone 
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
 	err := printable.Error(now()) // part of it may be text of others
-	if !b.note(name, err) {
+	defer b.tellLink(ctx)
+	if !b.note(name, err, err != nil && b.explains(name)) {
 		return
 	}
 	logger := printable.Logger(klog.FromContext(ctx))
@@ -72,25 +83,38 @@ func (b *Board) change(ctx context.Context, name string, now func() error, gone 
 	}
 }
 
-// note reports whether this is a change.
-func (b *Board) note(name string, err error) bool {
+// note reports whether this is a change that is told by its name. covered says that the connection is the reason.
+func (b *Board) note(name string, err error, covered bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, failing := b.byName[name]
-	problem, dated := errors.AsType[*Problem](err)
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(b.byName, name)
-	case dated:
-		b.byName[name] = &Problem{Since: problem.Since, Err: printable.Error(problem.Err)}
-	case failing:
-		b.byName[name] = &Problem{Since: before.Since, Err: err}
-	default:
-		b.byName[name] = &Problem{Since: time.Now(), Err: err}
+		return failing && !before.covered && b.tell(name, nil)
 	}
-	if failing == (err != nil) && (!failing || notify.Reason(before) == notify.Reason(err)) {
+	if !failing {
+		before = &entry{Problem: Problem{Since: time.Now()}, covered: true} // not told yet
+	}
+	// Of what was told by its name before, the connection is another reason, which is told by its own.
+	now := &entry{Problem{before.Since, err}, before.reason, before.covered && covered}
+	if problem, dated := errors.AsType[*Problem](err); dated {
+		now.Problem = Problem{Since: problem.Since, Err: printable.Error(problem.Err)}
+	}
+	b.byName[name] = now
+	if covered {
 		return false
 	}
+	reason := reasonOf(err)
+	news := before.covered || reason != now.reason
+	now.reason = reason
+	return news && b.tell(name, err)
+}
+
+// reasonOf is the reason by which errors under one name are compared.
+func reasonOf(err error) string { return notify.ButExamples(notify.Reason(err)) }
+
+// tell has the callback told. The mutex must be held. It returns true.
+func (b *Board) tell(name string, err error) bool {
 	if b.onChange != nil {
 		b.news = append(b.news, news{name, err})
 		select {
@@ -101,18 +125,36 @@ func (b *Board) note(name string, err error) bool {
 	return true
 }
 
-// Degraded returns what does not work now, as Problems. The caller may change the map.
+// Degraded returns what does not work now, as Problems. While the connection is down, or was a moment ago, what waits
+// for it is in the one problem named [Connection]. The caller may change the map.
 func (b *Board) Degraded() map[string]error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.byName) == 0 {
+	problem := b.linkProblem()
+	if len(b.byName) == 0 && problem == nil {
 		return nil
 	}
 	degraded := make(map[string]error, len(b.byName))
-	for name, problem := range b.byName {
-		degraded[name] = problem
+	for name, e := range b.byName {
+		if !e.covered {
+			degraded[name] = &Problem{e.Since, e.Err}
+		}
+	}
+	if problem != nil {
+		degraded[Connection] = problem
 	}
 	return degraded
+}
+
+// ByName is Degraded with each thing under its own name, and without the connection.
+func (b *Board) ByName() map[string]error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make(map[string]error, len(b.byName))
+	for name, e := range b.byName {
+		all[name] = &Problem{e.Since, e.Err}
+	}
+	return all
 }
 
 // Run tells the callback, in order and without a lock, until ctx ends. It tells what is known by then before it

@@ -352,3 +352,20 @@ func TestWhatATermLeavesIsNotSaidToWorkAgain(t *testing.T) {
 		told.want(t, "brake: away", "brake works", "teardown: away")
 	})
 }
+
+// TestAChangingExampleIsNoNews: of many keys that fail for one reason, each report names another.
+func TestAChangingExampleIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		b, ctx := health.New(nil), logged(t, &lines)
+		for i := range 20 {
+			b.Set(ctx, "records", fmt.Errorf("writing key %q of bucket %q: no room (%d of them)", fmt.Sprint("k", i), "sites", i))
+		}
+		if len(lines) != 1 {
+			t.Errorf("told %d times: %q", len(lines), lines)
+		}
+		if err := b.Degraded()["records"]; err == nil || !strings.Contains(err.Error(), `"k19"`) {
+			t.Errorf("degraded by %v, want the last example", err)
+		}
+	})
+}

@@ -44,6 +44,9 @@ func of(ctx context.Context) Host {
 	return host
 }
 
+// IsHosted reports whether a host elects: then it tells when this process leads, with all that it runs.
+func IsHosted(ctx context.Context) bool { return of(ctx).Elect != nil }
+
 // Grace returns a context that ends when running reconciles have had their time: after the controller's own period, if
 // that is not negative, or when the host says so.
 func Grace(ctx context.Context, period time.Duration) (context.Context, context.CancelFunc) {

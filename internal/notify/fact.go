@@ -57,6 +57,24 @@ func Doubled(attempts int) bool { return bits.OnesCount(uint(attempts)) == 1 }
 
 var seed = maphash.MakeSeed()
 
+// ButExamples makes one reason of those that differ in what they quote, as the key that is named for many, or in their
+// numbers.
+func ButExamples(text string) string {
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted:
+			b.WriteByte(c)
+		}
+	}
+	return ButNumbers(b.String())
+}
+
 // ButNumbers makes one reason of those that differ in their numbers alone, as in a revision, a port or a duration.
 func ButNumbers(text string) string {
 	return strings.Map(func(r rune) rune {

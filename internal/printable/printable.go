@@ -86,13 +86,42 @@ func bounded(s string, limit int) string {
 	if len(s) <= limit && printable(s) {
 		return s
 	}
+	bytes := len(s)
+	s = oneLine(s, limit)
 	escaped, whole := escape(s, limit, false)
 	if whole && len(escaped) <= limit {
 		return escaped
 	}
-	ending := size(len(s))
+	ending := size(bytes)
 	escaped, _ = escape(s, limit-len(ending), false)
 	return escaped + ending
+}
+
+// oneLine makes one line of several, as errors.Join and stacks have them. What repeats the end of the line before, as
+// an error does that is joined with its cause, is left out. Much more than the limit is not looked at.
+func oneLine(s string, limit int) string {
+	if !strings.Contains(s, "\n") {
+		return s
+	}
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasSuffix(b.String(), line) {
+			continue
+		}
+		switch {
+		case b.Len() == 0:
+		case strings.HasSuffix(b.String(), ":"):
+			b.WriteByte(' ')
+		default:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+		if b.Len() > limit {
+			break
+		}
+	}
+	return b.String()
 }
 
 func quoted(s string) string {

@@ -29,7 +29,8 @@ const (
 var mayImport = map[string][]string{
 	// A delete marker that is a reply of the server deletes nothing.
 	"natsinformer": {
-		"internal/denials", "internal/guard", "internal/kvstream", "internal/notify", "internal/turn",
+		"internal/connection", "internal/denials", "internal/guard", "internal/kvstream", "internal/notify",
+		"internal/turn",
 	},
 	"external": {"internal/jsonshape"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
@@ -41,10 +42,11 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
+	"internal/connection": {},
 	"internal/denials":    {},
 	"internal/jsonshape":  {},
 	"internal/guard":      {},
-	"internal/health":     {"internal/notify"},
+	"internal/health":     {"internal/connection", "internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
 	"internal/lease":      {"internal/kvstream", "internal/notify"},
