@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -15,19 +17,22 @@ import (
 // [Config.LeasePermissions].
 //
 // What reconcilers, other runnables and a recorder of events do beside that is yours to add (see
-// [entity.PermissionSet.Join]). The default prefix of the inbox is "_INBOX_controller"; give the prefix of
-// Config.InboxPrefix with [entity.WithInboxPrefix].
+// [entity.PermissionSet.Join]). The inbox is that of the connection: give the process one of its own with
+// Config.InboxPrefix, as "_INBOX_controller", or its user hears the answers to everybody.
+//
+// It is an error to ask before anything with permissions was added: the answer would be that nothing is needed.
 func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permissions, error) {
 	m.mu.Lock()
 	runnables := m.runnables
 	m.mu.Unlock()
 	var all controller.Permissions
-	api := []entity.PermissionOption{entity.WithAPIOf(m.js)}
-	set, err := m.cfg.LeasePermissions(entity.RoleController, append(api, opts...)...)
+	opts = append([]entity.PermissionOption{entity.WithAPIOf(m.js), entity.WithInboxOf(m.conn)}, opts...)
+	set, err := m.cfg.LeasePermissions(entity.RoleController, opts...)
 	if err != nil {
 		return controller.Permissions{}, err
 	}
 	all.PermissionSet = set
+	any := false
 	for _, r := range runnables {
 		asked, ok := r.Runnable.(interface {
 			Permissions(...entity.PermissionOption) (controller.Permissions, error)
@@ -35,6 +40,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		if !ok {
 			continue
 		}
+		any = true
 		needs, err := asked.Permissions(opts...)
 		if err != nil {
 			return controller.Permissions{}, fmt.Errorf("manager: permissions of %s: %w", r.name, err)
@@ -48,14 +54,18 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		}
 		all.Unknown = append(all.Unknown, needs.Unknown...)
 	}
+	if !any {
+		return controller.Permissions{}, errors.New("manager: permissions of a process without a controller: " +
+			"add the controllers before (Manager.Add), for it is they who need permissions")
+	}
 	return all, nil
 }
 
 // LeasePermissions returns what Config.Lease needs in NATS: for entity.RoleController to read and write its key, and
 // for entity.RoleBootstrap to make the bucket, once, before all others, which bind. Without a lease that is nothing.
 // Who may write the key can keep the process from leading, and no more than that: the controllers' own leases keep two
-// replicas apart. The default prefix of the inbox is that of entity.Permissions; for a controller's role
-// "_INBOX_controller".
+// replicas apart. The inbox is that of Config.InboxPrefix for a controller, "_INBOX" if it is empty, and
+// "_INBOX_bootstrap" for a bootstrap.
 func (c Config) LeasePermissions(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	if role != entity.RoleController && role != entity.RoleBootstrap {
 		return entity.PermissionSet{}, fmt.Errorf("manager: there are permissions of a lease for the roles %q and %q, "+
@@ -72,7 +82,7 @@ func (c Config) LeasePermissions(role entity.Role, opts ...entity.PermissionOpti
 	if role == entity.RoleController {
 		// Live reads and writes, and no consumers.
 		role, bucket.Filter = entity.RoleOperator, c.Lease.Key
-		opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
+		opts = append([]entity.PermissionOption{entity.WithInboxPrefix(cmp.Or(c.InboxPrefix, "_INBOX"))}, opts...)
 	}
 	return entity.Permissions(bucket, role, opts...)
 }

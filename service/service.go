@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,7 +145,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 func (s *Service) register(ctx context.Context) (micro.Service, error) {
 	svc, err := micro.AddService(s.cfg.Conn, micro.Config{
 		Name: s.cfg.Name, Version: s.cfg.Version, Description: s.cfg.Description,
-		Metadata: map[string]string{"nagi.service": schemaVersion},
+		Metadata: map[string]string{
+			"nagi.service": schemaVersion, "nagi.inboxes": strings.Join(s.cfg.Inboxes, ","),
+		},
 	})
 	if err != nil {
 		return nil, err
