@@ -2,7 +2,6 @@ package manager
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -12,18 +11,17 @@ import (
 )
 
 // Permissions returns what the process needs: all that its controllers do (see Permissions of a controller), and to
-// read and write the key of Config.Lease. Asked is what was added and has a method Permissions, as a controller has. It
-// assumes that the buckets exist, which is what entity.RoleBootstrap is for, and for that of leases
-// [Config.LeasePermissions].
+// read and write the key of Config.Lease, and to record events with what NewRecorder made. Asked is what was added and
+// has a method Permissions, as a controller has. It assumes that the buckets exist: see Config.Only.
 //
-// What reconcilers, other runnables and a recorder of events do beside that is yours to add (see
-// [entity.PermissionSet.Join]). The inbox is that of the connection: give the process one of its own with
-// Config.InboxPrefix, as "_INBOX_controller", or its user hears the answers to everybody.
+// What reconcilers and other runnables do beside that is yours to add (see [entity.PermissionSet.Join]). The inbox
+// is that of the connection: give the process one of its own with Config.InboxPrefix, as "_INBOX_controller", or its
+// user hears the answers to everybody.
 //
 // It is an error to ask before anything with permissions was added: the answer would be that nothing is needed.
 func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permissions, error) {
 	m.mu.Lock()
-	runnables := m.runnables
+	runnables, recorders := m.runnables, m.recorders
 	m.mu.Unlock()
 	var all controller.Permissions
 	opts = append([]entity.PermissionOption{entity.WithAPIOf(m.js), entity.WithInboxOf(m.conn)}, opts...)
@@ -55,9 +53,9 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		all.Unknown = append(all.Unknown, needs.Unknown...)
 	}
 	if !any {
-		return controller.Permissions{}, errors.New("manager: permissions of a process without a controller: " +
-			"add the controllers before (Manager.Add), for it is they who need permissions")
+		return controller.Permissions{}, errNothingAdded
 	}
+	all.PermissionSet = all.Join(m.eventRights(entity.RoleController, recorders))
 	return all, nil
 }
 
