@@ -87,8 +87,8 @@ func (m *Manager) printPermissions(out io.Writer) error {
 	return err
 }
 
-// PermissionsOf returns what a user of NATS needs who has a role towards this process: what all that was added says (see
-// PermissionsOf of a controller), and what its lease and its recorders of events need. Sets of writers, readers and
+// PermissionsOf returns what a user of NATS needs who has a role towards this process: what all that was added says
+// (see PermissionsOf of a controller), and what its lease and its recorders of events need. Sets of writers, readers and
 // operators are those for the nats command line (entity.WithCommandLine), with the inbox prefix "_INBOX_" and role;
 // that of entity.RoleController is Permissions. Like that it is an error before anything was added. It sends nothing.
 func (m *Manager) PermissionsOf(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
