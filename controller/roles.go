@@ -63,7 +63,8 @@ func (c *Controller[T]) PermissionsOf(
 
 // SetUp makes what the controller needs beside the buckets of its clients, which entity.NewClient makes, and which is
 // missing: the bucket of the registry, if it publishes its kind. It is for whoever prepares a server for controllers
-// that may not, as their clients are BindOnly, with the permissions of entity.RoleBootstrap. What exists stays as it is.
+// that may not, as their clients are BindOnly, with the permissions of entity.RoleBootstrap. What exists stays as it
+// is.
 func (c *Controller[T]) SetUp(ctx context.Context) error {
 	var errs []error
 	for _, beside := range c.engine.Beside() {

@@ -59,10 +59,6 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("manager: %w", err)
 	}
-	connect := connect
-	if cfg.Only == OnlyPermissions && cfg.Conn == nil {
-		connect = func(_ context.Context, cfg Config) (*nats.Conn, jetstream.JetStream, error) { return unconnected(cfg) }
-	}
 	conn, js, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("manager: %w", err)

@@ -71,7 +71,7 @@ func (m *Manager) setUp(ctx context.Context) error {
 // printPermissions prints each role as a variable of the configuration.
 func (m *Manager) printPermissions(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Permissions for nats-server, printed by %s. Include this file and give each user its role, as in\n"+
+	fmt.Fprintf(&b, "# Permissions for nats-server, printed by %s. Include this file, and give each user its role:\n"+
 		"#   { user: someone, password: …, permissions: $nagi_reader }\n"+
 		"# nats-server refuses a variable that is not used: delete the roles that nobody has.\n", m.cfg.Name)
 	for _, r := range roleNames {
@@ -88,8 +88,8 @@ func (m *Manager) printPermissions(out io.Writer) error {
 }
 
 // PermissionsOf returns what a user of NATS needs who has a role towards this process: what all that was added says
-// (see PermissionsOf of a controller), and what its lease and its recorders of events need. Sets of writers, readers and
-// operators are those for the nats command line (entity.WithCommandLine), with the inbox prefix "_INBOX_" and role;
+// (see PermissionsOf of a controller), and what its lease and its recorders of events need. Sets of writers, readers
+// and operators are those for the nats command line (entity.WithCommandLine), with the inbox prefix "_INBOX_" and role;
 // that of entity.RoleController is Permissions. Like that it is an error before anything was added. It sends nothing.
 func (m *Manager) PermissionsOf(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	if role == entity.RoleController {
