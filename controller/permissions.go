@@ -34,10 +34,12 @@ func (p Permissions) ClusterRole(name string) string { return kubeapi.ClusterRol
 // [entity.PermissionSet.Join]), and so is what a recorder of events needs. It assumes that the buckets exist, which is
 // what entity.RoleBootstrap is for.
 //
-// The default prefix of the inbox is "_INBOX_controller"; see [entity.WithInboxPrefix].
+// The inbox is that of the client's connection, unless [entity.WithInboxPrefix] says otherwise: give the connection a
+// prefix of its own (nats.CustomInboxPrefix, or InboxPrefix of a manager's Config), such as "_INBOX_controller", or the
+// user hears the answers to everybody. For a client that does not tell its connection it is "_INBOX_controller".
 func (c *Controller[T]) Permissions(opts ...entity.PermissionOption) (Permissions, error) {
 	if js := c.client.EnginePort().JetStream(); js != nil {
-		opts = append([]entity.PermissionOption{entity.WithAPIOf(js)}, opts...)
+		opts = append([]entity.PermissionOption{entity.WithAPIOf(js), entity.WithInboxOf(js.Conn())}, opts...)
 	}
 	opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
 	set, err := entity.Permissions(c.client.Config(), entity.RoleController, opts...)

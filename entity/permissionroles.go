@@ -46,6 +46,8 @@ func (o *permissionOptions) check(cfg Config, role Role) error {
 	switch {
 	case o.deletes && role != RoleReader && role != RoleController:
 		return fmt.Errorf("WithConsumerDelete is for readers: a %s has no consumers", role)
+	case o.terminal && (role == RoleController || role == RoleBootstrap):
+		return fmt.Errorf("WithCommandLine is for writers, readers and operators: a %s is a program", role)
 	case o.namespace == "":
 		return nil
 	case !cfg.Namespaced:
@@ -62,7 +64,11 @@ func (o *permissionOptions) check(cfg Config, role Role) error {
 func (o *permissionOptions) publish(cfg Config, role Role) []string {
 	switch role {
 	case RoleWriter:
-		return o.writes(cfg.Bucket, o.keys(cfg))
+		all := o.writes(cfg.Bucket, o.keys(cfg))
+		if o.terminal {
+			all = append(all, o.api+"STREAM.INFO.KV_"+cfg.Bucket)
+		}
+		return all
 	case RoleReader:
 		return append(o.reads(cfg.Bucket, cfg.Filter), o.ofStatus(cfg, func() []string {
 			return o.reads(cfg.StatusBucket, cfg.Filter)
@@ -75,12 +81,12 @@ func (o *permissionOptions) publish(cfg Config, role Role) []string {
 			return append(status, o.writes(cfg.StatusBucket, reservedFilter)...)
 		})...)
 	case RoleOperator:
-		all := o.gets(cfg.Bucket)
+		all := o.looks(cfg.Bucket, cfg.Filter)
 		if o.origins[cfg.Bucket] == "" {
 			all = append(all, o.writes(cfg.Bucket, cfg.Filter)...)
 		}
 		return append(all, o.ofStatus(cfg, func() []string {
-			return append(o.gets(cfg.StatusBucket), o.writes(cfg.StatusBucket, releaseKey)...)
+			return append(o.looks(cfg.StatusBucket, cfg.Filter), o.writes(cfg.StatusBucket, releaseKey)...)
 		})...)
 	default: // RoleBootstrap
 		return append(o.creates(cfg.Bucket), o.ofStatus(cfg, func() []string { return o.creates(cfg.StatusBucket) })...)
@@ -123,14 +129,27 @@ func (o *permissionOptions) gets(bucket string) []string {
 	return []string{o.api + "STREAM.INFO.KV_" + bucket, o.api + "STREAM.MSG.GET.KV_" + bucket}
 }
 
+// looks is what an operator reads: with live reads, and at the command line in every other way too.
+func (o *permissionOptions) looks(bucket, keys string) []string {
+	if o.terminal {
+		return o.reads(bucket, keys)
+	}
+	return o.gets(bucket)
+}
+
 // reads is what live reads, lists and caches send. The server refuses a consumer with another filter than its subject
 // has.
 func (o *permissionOptions) reads(bucket, keys string) []string {
+	at := subjectsPerBucket + cmp.Or(o.origins[bucket], bucket) + "."
 	lines := append(o.gets(bucket),
-		o.api+"CONSUMER.CREATE.KV_"+bucket+".*."+subjectsPerBucket+cmp.Or(o.origins[bucket], bucket)+"."+keys,
+		o.api+"CONSUMER.CREATE.KV_"+bucket+".*."+at+keys,
 		o.api+"CONSUMER.MSG.NEXT.KV_"+bucket+".*")
-	if o.deletes {
+	if o.deletes || o.terminal {
 		lines = append(lines, o.api+"CONSUMER.DELETE.KV_"+bucket+".*")
+	}
+	if o.terminal { // reserved keys too, such as that of the lease
+		direct := o.api + "DIRECT.GET.KV_" + bucket + "." + at
+		lines = append(lines, direct+keys, direct+reservedFilter)
 	}
 	return lines
 }

@@ -1,12 +1,14 @@
 package entity
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -16,8 +18,8 @@ type Role string
 // The roles. What each of them can do to the others is in docs/security.md.
 const (
 	// RoleWriter puts and deletes documents with plain publishes, such as jetstream.Publish or nats req, and reads
-	// nothing. [InNamespace] confines it to one namespace. A writer that uses a [Client], or nats kv put, needs
-	// [RoleReader] too: join the sets.
+	// nothing. [InNamespace] confines it to one namespace. nats kv put needs [WithCommandLine]. A writer that uses a
+	// [Client] needs [RoleReader] too: join the sets.
 	RoleWriter Role = "writer"
 	// RoleReader reads, lists and watches documents and records. It sees the whole of both buckets, every namespace
 	// included: NATS cannot confine the requests that a correct cache needs. Who is to see one namespace only reads
@@ -50,9 +52,17 @@ func (p PermissionSet) Join(others ...PermissionSet) PermissionSet {
 	return out
 }
 
-// NATS returns the set as it stands in the configuration of nats-server, beside a user's name and password.
+// sharedInbox is where a connection without a prefix of its own gets answers.
+const sharedInbox = "_INBOX.>"
+
+// NATS returns the set as it stands in the configuration of nats-server, beside a user's name and password. A comment
+// warns of a user who is to hear the answers to everybody, which is so if its connection has no inbox prefix.
 func (p PermissionSet) NATS() string {
 	var b strings.Builder
+	if slices.Contains(p.Subscribe, sharedInbox) {
+		b.WriteString("# This user hears the answers to all who connect without an inbox prefix. Give it its own:\n" +
+			"# InboxPrefix of manager.Config, nats.CustomInboxPrefix, or --inbox-prefix of the nats command line.\n")
+	}
 	b.WriteString("permissions: {\n")
 	for _, list := range []struct {
 		name     string
@@ -107,6 +117,7 @@ type permissionOptions struct {
 	inbox     string
 	api       string
 	deletes   bool
+	terminal  bool              // the user works with the nats command line
 	origins   map[string]string // of mirrors
 }
 
@@ -141,6 +152,13 @@ func WithInboxPrefix(prefix string) PermissionOption {
 	}
 }
 
+// WithInboxOf is [WithInboxPrefix] with the prefix that a connection has, so that its user may hear the answers to it:
+// "_INBOX" if it has none of its own.
+func WithInboxOf(nc *nats.Conn) PermissionOption {
+	own := strings.TrimSuffix(nc.Opts.InboxPrefix, ".")
+	return WithInboxPrefix(cmp.Or(own, strings.TrimSuffix(sharedInbox, ".>")))
+}
+
 // WithAPIOf is for users whose JetStream context has a domain or an API prefix, as js has.
 func WithAPIOf(js jetstream.JetStream) PermissionOption {
 	return func(o *permissionOptions) error {
@@ -166,6 +184,18 @@ func MirrorOf(mirror, origin string) PermissionOption {
 			o.origins = map[string]string{}
 		}
 		o.origins[mirror] = origin
+		return nil
+	}
+}
+
+// WithCommandLine is for a writer, a reader or an operator who works with the nats command line, and adds what that
+// needs beside what a [Client] does: nats kv get reads with a direct get, which is confined to the keys of the buckets;
+// nats kv put and nats kv del look at the stream first; nats kv ls makes a consumer and deletes it. The command line
+// has to use the inbox prefix of the set: nats --inbox-prefix=_INBOX_operator, or inbox_prefix in a context.
+// docs/security.md says what a direct get can be used for.
+func WithCommandLine() PermissionOption {
+	return func(o *permissionOptions) error {
+		o.terminal = true
 		return nil
 	}
 }

@@ -64,6 +64,7 @@ type cached interface {
 // registry has the clients that were made.
 type registry struct {
 	js     jetstream.JetStream
+	only   string // Config.Only
 	leases string // Config.Lease.Bucket; "" without a lease
 
 	mu      turn.Turn // held while a client is made, so that two for one bucket cannot be made apart
@@ -87,6 +88,12 @@ func clientOf[T entity.IEntity](
 	defer r.mu.Give()
 	if r.closed {
 		return nil, errors.New("the manager has stopped")
+	}
+	switch r.only {
+	case OnlyPermissions:
+		cfg.OpenLater = true // which it never is
+	case OnlyBuckets:
+		cfg.BindOnly, cfg.OpenLater = false, false
 	}
 	if err := r.checkLeases(cfg.WithDefaults()); err != nil {
 		return nil, err

@@ -79,6 +79,11 @@ type Config struct {
 	GracePeriod time.Duration
 	// CacheSyncTimeout is how long the caches may take to fill before Run fails. The zero value means 2 minutes.
 	CacheSyncTimeout time.Duration
+	// Only has Run do one thing in place of running the controllers, and return: OnlyPermissions prints what each role
+	// needs, without a server; OnlyBuckets makes the buckets. Make it a flag of the program: the roles and buckets are
+	// then those of its own clients and controllers. What main does beside, between New and Run, it does all the same.
+	// The zero value runs.
+	Only string
 	// Lease makes all controllers of a process lead together. The zero value, nil, leaves each to the lease of its own.
 	Lease *Lease
 }
@@ -91,6 +96,7 @@ func (c Config) withDefaults() Config {
 	c.CacheSyncTimeout = cmp.Or(c.CacheSyncTimeout, DefaultCacheSyncTimeout)
 	if c.Lease != nil {
 		c.Lease = c.Lease.withDefaults(c.Name)
+		c.Lease.BindOnly = c.Lease.BindOnly && c.Only != OnlyBuckets
 	}
 	return c
 }
@@ -115,6 +121,9 @@ func (c Config) validate() error {
 		if d < 0 {
 			refuse("Config.%s is %v: it must not be negative", name, d)
 		}
+	}
+	if c.Only != "" && c.Only != OnlyPermissions && c.Only != OnlyBuckets {
+		refuse("Config.Only is %q: it is %q, %q or empty", c.Only, OnlyPermissions, OnlyBuckets)
 	}
 	if c.MaxPings < 0 {
 		refuse("Config.MaxPings is %d: it must not be negative", c.MaxPings)

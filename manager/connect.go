@@ -37,6 +37,9 @@ func connect(ctx context.Context, cfg Config) (*nats.Conn, jetstream.JetStream, 
 		js, err := newJetStream(cfg.Conn, cfg.Domain, cfg.APIPrefix)
 		return cfg.Conn, js, err
 	}
+	if cfg.Only == OnlyPermissions {
+		return unconnected(cfg)
+	}
 	at, err := cfg.locate()
 	if err != nil {
 		return nil, nil, err

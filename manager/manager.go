@@ -30,6 +30,7 @@ type Manager struct {
 	state     state
 	runnables []named
 	factories []factory
+	recorders []recorder.Config // of NewRecorder, over the manager's connection
 	hooks     []hook
 }
 
@@ -63,10 +64,12 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("manager: %w", err)
 	}
 	m := &Manager{cfg: cfg, conn: conn, js: js}
-	m.clients.js, m.clients.mu = js, turn.New()
+	m.clients.js, m.clients.mu, m.clients.only = js, turn.New(), cfg.Only
 	m.unfilled.add(notBegun)
 	if cfg.Lease != nil {
 		m.clients.leases = cfg.Lease.Bucket
+	}
+	if cfg.Lease != nil && cfg.Only != OnlyPermissions {
 		if err := m.openLease(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("manager: %w", err), m.Close(context.WithoutCancel(ctx)))
 		}
@@ -85,6 +88,25 @@ func (m *Manager) JetStream() jetstream.JetStream { return m.js }
 func (m *Manager) NewRecorder(cfg recorder.Config) (*recorder.Recorder, error) {
 	if cfg.JetStream == nil {
 		cfg.JetStream = m.js
+	}
+	if m.cfg.Only == "" || cfg.JetStream != m.js {
+		return m.newRecorder(cfg)
+	}
+	m.noteRecorder(cfg)
+	cfg.JetStream = nil // what is recorded is dropped: nothing runs
+	return m.newRecorder(cfg)
+}
+
+// noteRecorder keeps what a recorder over the manager's connection needs.
+func (m *Manager) noteRecorder(cfg recorder.Config) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recorders = append(m.recorders, cfg)
+}
+
+func (m *Manager) newRecorder(cfg recorder.Config) (*recorder.Recorder, error) {
+	if cfg.JetStream == m.js {
+		m.noteRecorder(cfg)
 	}
 	r, err := recorder.New(cfg)
 	if err != nil {

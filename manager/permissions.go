@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -10,24 +11,26 @@ import (
 )
 
 // Permissions returns what the process needs: all that its controllers do (see Permissions of a controller), and to
-// read and write the key of Config.Lease. Asked is what was added and has a method Permissions, as a controller has. It
-// assumes that the buckets exist, which is what entity.RoleBootstrap is for, and for that of leases
-// [Config.LeasePermissions].
+// read and write the key of Config.Lease, and to record events with what NewRecorder made. Asked is what was added and
+// has a method Permissions, as a controller has. It assumes that the buckets exist: see Config.Only.
 //
-// What reconcilers, other runnables and a recorder of events do beside that is yours to add (see
-// [entity.PermissionSet.Join]). The default prefix of the inbox is "_INBOX_controller"; give the prefix of
-// Config.InboxPrefix with [entity.WithInboxPrefix].
+// What reconcilers and other runnables do beside that is yours to add (see [entity.PermissionSet.Join]). The inbox
+// is that of the connection: give the process one of its own with Config.InboxPrefix, as "_INBOX_controller", or its
+// user hears the answers to everybody.
+//
+// It is an error to ask before anything with permissions was added: the answer would be that nothing is needed.
 func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permissions, error) {
 	m.mu.Lock()
-	runnables := m.runnables
+	runnables, recorders := m.runnables, m.recorders
 	m.mu.Unlock()
 	var all controller.Permissions
-	api := []entity.PermissionOption{entity.WithAPIOf(m.js)}
-	set, err := m.cfg.LeasePermissions(entity.RoleController, append(api, opts...)...)
+	opts = append([]entity.PermissionOption{entity.WithAPIOf(m.js), entity.WithInboxOf(m.conn)}, opts...)
+	set, err := m.cfg.LeasePermissions(entity.RoleController, opts...)
 	if err != nil {
 		return controller.Permissions{}, err
 	}
 	all.PermissionSet = set
+	any := false
 	for _, r := range runnables {
 		asked, ok := r.Runnable.(interface {
 			Permissions(...entity.PermissionOption) (controller.Permissions, error)
@@ -35,6 +38,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		if !ok {
 			continue
 		}
+		any = true
 		needs, err := asked.Permissions(opts...)
 		if err != nil {
 			return controller.Permissions{}, fmt.Errorf("manager: permissions of %s: %w", r.name, err)
@@ -48,14 +52,18 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		}
 		all.Unknown = append(all.Unknown, needs.Unknown...)
 	}
+	if !any {
+		return controller.Permissions{}, errNothingAdded
+	}
+	all.PermissionSet = all.Join(m.eventRights(entity.RoleController, recorders))
 	return all, nil
 }
 
 // LeasePermissions returns what Config.Lease needs in NATS: for entity.RoleController to read and write its key, and
 // for entity.RoleBootstrap to make the bucket, once, before all others, which bind. Without a lease that is nothing.
 // Who may write the key can keep the process from leading, and no more than that: the controllers' own leases keep two
-// replicas apart. The default prefix of the inbox is that of entity.Permissions; for a controller's role
-// "_INBOX_controller".
+// replicas apart. The inbox is that of Config.InboxPrefix for a controller, "_INBOX" if it is empty, and
+// "_INBOX_bootstrap" for a bootstrap.
 func (c Config) LeasePermissions(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	if role != entity.RoleController && role != entity.RoleBootstrap {
 		return entity.PermissionSet{}, fmt.Errorf("manager: there are permissions of a lease for the roles %q and %q, "+
@@ -72,7 +80,7 @@ func (c Config) LeasePermissions(role entity.Role, opts ...entity.PermissionOpti
 	if role == entity.RoleController {
 		// Live reads and writes, and no consumers.
 		role, bucket.Filter = entity.RoleOperator, c.Lease.Key
-		opts = append([]entity.PermissionOption{entity.WithInboxPrefix("_INBOX_controller")}, opts...)
+		opts = append([]entity.PermissionOption{entity.WithInboxPrefix(cmp.Or(c.InboxPrefix, "_INBOX"))}, opts...)
 	}
 	return entity.Permissions(bucket, role, opts...)
 }

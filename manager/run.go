@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +35,15 @@ import (
 // connection is drained. If something was left behind it is closed instead, so that what goes on writes nothing any
 // more: let the process end then.
 //
+// With Config.Only nothing of that happens: Run does what it says, and returns.
+//
 // A lost server does not end Run, a closed connection does. Run returns nil after a graceful stop.
 func (m *Manager) Run(ctx context.Context) error {
 	if err := m.begin(); err != nil {
 		return fmt.Errorf("manager: %w", err)
+	}
+	if m.cfg.Only != "" {
+		return m.runOnly(ctx, os.Stdout)
 	}
 	l := newLife(ctx, m)
 	defer l.stop()

@@ -18,6 +18,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/notify"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/klog/v2"
 )
@@ -144,6 +145,26 @@ func (p *publisher) Rights(opts ...entity.PermissionOption) (entity.PermissionSe
 	}
 	return set, nil
 }
+
+// RightsOf are those of who reads the registry, or makes its bucket.
+func (p *publisher) RightsOf(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	switch role {
+	case entity.RoleBootstrap:
+		return Permissions(role, opts...)
+	case entity.RoleReader, entity.RoleOperator: // with lists: nats kv ls nagi-kinds
+		return entity.Permissions(configOf(p.primary), entity.RoleReader, opts...)
+	}
+	return entity.PermissionSet{}, nil
+}
+
+// SetUp makes the bucket if it is missing, also for a controller that only binds.
+func (p *publisher) SetUp(ctx context.Context) error {
+	settings := p.primary
+	settings.BindOnly = false
+	return bucketOf(p.JetStream).open(ctx, settings)
+}
+
+var _ source.Prepared = (*publisher)(nil)
 
 // isPut tells the lines of a permission set that are about values.
 func isPut(subject string) bool { return strings.Contains(subject, "$KV.") }

@@ -36,8 +36,10 @@ type Config struct {
 	// other.
 	Prefix string
 	// Inboxes are the prefixes of the inboxes of those who ask, without the dot at the end. The zero value means
-	// DefaultInbox, that of everybody who has set no other. A request that wants its answer elsewhere is dropped.
-	// Answers to other accounts, which import the service, are always allowed.
+	// DefaultInbox, that of all who have set no other, and those of entity.RoleReader and entity.RoleOperator. A
+	// request that wants its answer elsewhere is dropped: the service may not publish there. The log says so, and what
+	// to add here; the caller gets no answer. nats micro info shows the prefixes as "nagi.inboxes". Answers to other
+	// accounts, which import the service, are always allowed.
 	Inboxes []string
 
 	// ReadRate and ActRate are how many requests in a second this process takes, of those that read and of those that
@@ -54,7 +56,7 @@ func (c Config) withDefaults() Config {
 	c.Description = cmp.Or(c.Description,
 		"Controllers on Nagi: what waits and why. See "+c.Prefix+".<controller>.read.about")
 	if len(c.Inboxes) == 0 {
-		c.Inboxes = []string{DefaultInbox}
+		c.Inboxes = []string{DefaultInbox, inboxOf(entity.RoleOperator), inboxOf(entity.RoleReader)}
 	}
 	c.ReadRate, c.ActRate = cmp.Or(c.ReadRate, DefaultReadRate), cmp.Or(c.ActRate, DefaultActRate)
 	return c
@@ -134,6 +136,33 @@ func (c Config) Permissions() (entity.PermissionSet, error) {
 		set.Publish = append(set.Publish, inbox+".>")
 	}
 	return set.Join(), nil
+}
+
+// inboxOf is the inbox prefix that package entity gives a role.
+func inboxOf(role entity.Role) string { return DefaultInbox + "_" + string(role) }
+
+// CallerPermissions is what a user needs who asks the service: entity.RoleReader to read about all controllers, and
+// entity.RoleOperator to act on them too; both to list services (nats micro ls). It is to be joined to the set of the
+// role. The default prefix of the inbox is that of the role, as in entity.Permissions: nats
+// --inbox-prefix=_INBOX_reader.
+func (c Config) CallerPermissions(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	if role != entity.RoleReader && role != entity.RoleOperator {
+		return entity.PermissionSet{}, fmt.Errorf("service: there are permissions of callers for the roles %q and %q, "+
+			"not for %q", entity.RoleReader, entity.RoleOperator, role)
+	}
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return entity.PermissionSet{}, fmt.Errorf("permissions of who asks a service: %w", err)
+	}
+	// Of any bucket: what is wanted is the inbox that the options say.
+	any := entity.Config{Bucket: "any", StatusBucket: entity.NoStatusBucket}
+	set, err := entity.Permissions(any, role, opts...)
+	set.Publish = []string{"$SRV.PING.>", "$SRV.INFO.>", "$SRV.STATS.>", "$SRV.PING", "$SRV.INFO", "$SRV.STATS",
+		c.Prefix + ".*." + read + ".>"}
+	if role == entity.RoleOperator {
+		set.Publish = append(set.Publish, c.Prefix+".*."+act+".>")
+	}
+	return set.Join(), err
 }
 
 // mayAnswer reports whether an answer may go there.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -125,10 +126,7 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 	ctx = klog.NewContext(context.WithoutCancel(ctx), logger) // what was asked before the stop is answered
 	return micro.HandlerFunc(func(req micro.Request) {
 		if !s.cfg.mayAnswer(req.Reply()) {
-			s.dropped.Do(func() {
-				logger.Info("A request wants its answer elsewhere than in an inbox, and is dropped; so are others, "+
-					"without a word (see Config.Inboxes)", "reply", printable.Text(req.Reply()))
-			})
+			s.dropped.Do(func() { s.tellDropped(logger, req.Reply()) })
 			return
 		}
 		r := &request{
@@ -144,6 +142,19 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 		}
 		s.standBy(ctx, req, r, stopping)
 	})
+}
+
+// tellDropped says that a request was dropped, and what to change if its answer was for an inbox. Nothing can be sent
+// to the caller: the service may not publish there.
+func (s *Service) tellDropped(logger klog.Logger, reply string) {
+	what := "A request wants its answer elsewhere than in an inbox, and is dropped; so are others, without a word"
+	if prefix, _, ok := strings.Cut(reply, "."); ok && strings.HasPrefix(prefix, DefaultInbox) {
+		what = fmt.Sprintf("A request wants its answer in the inbox %s.>, where the service may not publish, and is "+
+			"dropped: the caller gets no answer. Add %s to Config.Inboxes, and grant the user of the service what "+
+			"Config.Permissions prints then; or have the caller use one of %s. Others are dropped without a word",
+			printable.Quote(prefix), printable.Quote(prefix), strings.Join(s.cfg.Inboxes, ", "))
+	}
+	logger.Info(what, "reply", printable.Text(reply))
 }
 
 // handle answers a request, now or in its turn. Its time counts from here.

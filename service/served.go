@@ -27,7 +27,10 @@ type served struct {
 	turns    turns          // of acts
 }
 
-var _ source.NeedsRights = (*served)(nil)
+var (
+	_ source.NeedsRights = (*served)(nil)
+	_ source.Prepared    = (*served)(nil)
+)
 
 // primary is what is needed of the source of a controller's primaries.
 type primary interface {
@@ -83,6 +86,17 @@ func (c *served) leads() bool {
 func (c *served) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	return entity.Permissions(c.primary.Config(), entity.RoleWriter, opts...)
 }
+
+// RightsOf are those of who asks the service.
+func (c *served) RightsOf(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error) {
+	if role != entity.RoleReader && role != entity.RoleOperator {
+		return entity.PermissionSet{}, nil
+	}
+	return c.service.cfg.CallerPermissions(role, opts...)
+}
+
+// SetUp implements source.Prepared: there is nothing to make.
+func (c *served) SetUp(context.Context) error { return nil }
 
 // leader is who held the lease when it was read last; "" if that is not known.
 func (c *served) leader() string { return c.engine.Explainer().Lead().Holder }

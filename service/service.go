@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,7 +130,10 @@ func (s *Service) Run(ctx context.Context) (err error) {
 func (s *Service) register(ctx context.Context) error {
 	svc, err := micro.AddService(s.cfg.Conn, micro.Config{
 		Name: s.cfg.Name, Version: s.cfg.Version, Description: s.cfg.Description,
-		Metadata: map[string]string{"nagi.service": schemaVersion}, QueueGroupDisabled: true,
+		Metadata: map[string]string{
+			"nagi.service": schemaVersion, "nagi.inboxes": strings.Join(s.cfg.Inboxes, ","),
+		},
+		QueueGroupDisabled: true,
 	})
 	if err != nil {
 		return err

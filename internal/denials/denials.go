@@ -15,7 +15,6 @@
 package denials
 
 import (
-	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -25,29 +24,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 )
-
-// Error says that the server denies a subject to the user of the connection. errors.Is finds
-// nats.ErrPermissionViolation in it.
-type Error struct {
-	Subject      string
-	Subscription bool   // to subscribe, not to publish
-	Grant        string // what the user must be allowed to publish or subscribe to
-	// Dropped is true if the server has certainly not taken the message that was sent. It may have taken it if the
-	// answer's inbox is denied, or if something else was under way on the same subject.
-	Dropped bool
-}
-
-// Error names the subject and says what to do.
-func (e *Error) Error() string {
-	if e.Subscription {
-		// Without the inbox, which is often another one: the same cause makes the same text.
-		return "the server refuses to subscribe to the inbox: grant the user the permission to subscribe to " + e.Grant
-	}
-	return fmt.Sprintf("the server refuses to publish to %s: grant the user the permission to publish to it", e.Grant)
-}
-
-// Unwrap returns nats.ErrPermissionViolation.
-func (e *Error) Unwrap() error { return nats.ErrPermissionViolation }
 
 // Denials are those of one connection. All methods may be called concurrently.
 type Denials struct {

@@ -55,6 +55,14 @@ type Cached interface {
 	Suspect() (since time.Time, why error)
 }
 
+// Prepared is what runs beside an engine and needs something to be made before, such as a bucket.
+type Prepared interface {
+	// RightsOf are what a role other than the controller's needs for it, such as who makes it.
+	RightsOf(role entity.Role, opts ...entity.PermissionOption) (entity.PermissionSet, error)
+	// SetUp makes what is missing, also where the engine may not.
+	SetUp(ctx context.Context) error
+}
+
 // NeedsRights is what needs rights in NATS, a source or what runs beside an engine.
 type NeedsRights interface {
 	Rights(...entity.PermissionOption) (entity.PermissionSet, error)

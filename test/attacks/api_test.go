@@ -10,12 +10,12 @@ import (
 func apiAttacks() []attack {
 	const api = "$JS.API."
 	return []attack{
-		{name: "deleting the controller's consumers", may: "", do: func(a *attempt) {
-			for _, bucket := range []string{"sites", "sites-status", "pages", "pages-status"} {
-				for _, name := range a.consumers(bucket) {
-					a.send(api+"CONSUMER.DELETE.KV_"+bucket+"."+name, "", "")
-				}
-			}
+		// Who knows the names, which are random, has the controller list once more.
+		{name: "deleting the controller's consumers", may: "typist", do: func(a *attempt) {
+			a.deleteConsumers("sites", "sites-status")
+		}},
+		{name: "deleting the controller's consumers of what it owns", may: "", do: func(a *attempt) {
+			a.deleteConsumers("pages", "pages-status")
 		}},
 		{name: "asking for the names of consumers", may: "", do: func(a *attempt) {
 			a.send(api+"CONSUMER.NAMES.KV_sites", "", "")
@@ -32,16 +32,16 @@ func apiAttacks() []attack {
 			a.send(api+"STREAM.CREATE.KV_sites", "",
 				`{"name":"KV_sites","subjects":["$KV.sites.>"],"max_msgs":1,"storage":"memory","discard":"old"}`)
 		}},
-		{name: "a message into another bucket, by direct get", may: "tenant1", strays: true, do: func(a *attempt) {
+		{name: "a message into another bucket, by direct get", may: "tenant1 typist", strays: true, do: func(a *attempt) {
 			a.send(api+"DIRECT.GET.KV_sites.$KV.sites.ns1.s0", "$KV.sites-status.ns2.never", "")
 			a.send(api+"DIRECT.GET.KV_sites.$KV.sites.ns1.s0", "$KV.sites-status._nagi.lease", "")
 		}},
-		{name: "a message elsewhere, by a consumer that pushes", may: "reader", strays: true, do: func(a *attempt) {
+		{name: "a message elsewhere, by a consumer that pushes", may: "reader typist", strays: true, do: func(a *attempt) {
 			for name, key := range map[string]string{"p1": "$KV.sites-status.ns2.never", "p2": "$KV.pages.ns2.s0"} {
 				a.consumer(name, `,"deliver_subject":"`+key+`"`)
 			}
 		}},
-		{name: "a message elsewhere, by a consumer that is asked", may: "reader", strays: true, do: func(a *attempt) {
+		{name: "a message elsewhere, by a consumer that is asked", may: "reader typist", strays: true, do: func(a *attempt) {
 			a.consumer("p3", "")
 			a.send(api+"CONSUMER.MSG.NEXT.KV_sites.p3", "$KV.sites-status.ns2.never", `{"batch":10}`)
 		}},
@@ -52,6 +52,15 @@ func apiAttacks() []attack {
 			a.listen("$JS.API.>", "$JS.EVENT.>", "$JS.ACK.>", ">")
 		}},
 		{name: "hearing documents", may: "", do: func(a *attempt) { a.listen("$KV.sites.>", "$KV.pages.>") }},
+	}
+}
+
+// deleteConsumers deletes all consumers of these buckets.
+func (a *attempt) deleteConsumers(buckets ...string) {
+	for _, bucket := range buckets {
+		for _, name := range a.consumers(bucket) {
+			a.send("$JS.API.CONSUMER.DELETE.KV_"+bucket+"."+name, "", "")
+		}
 	}
 }
 

@@ -139,7 +139,7 @@ func attacks() []attack {
 	for name, key := range targets {
 		all = append(all, attack{name: "an answer into " + name, may: "all", strays: true, do: func(a *attempt) {
 			a.send(a.role.subject, key, a.role.payload)
-		}}, attack{name: "a stored message into " + name, may: "reader operator", strays: true, do: func(a *attempt) {
+		}}, attack{name: "a stored message into " + name, may: "reader typist operator", strays: true, do: func(a *attempt) {
 			a.send("$JS.API.STREAM.MSG.GET.KV_sites", key, `{"last_by_subj":"$KV.sites.ns1.s0"}`)
 		}})
 	}

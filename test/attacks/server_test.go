@@ -54,7 +54,8 @@ func permissions(
 }
 
 // roles are all that attack, the weakest first. neighbour is the controller of another kind in the same account, and
-// pagewriter writes secondaries of one namespace.
+// pagewriter writes secondaries of one namespace; a
+// typist reads with the nats command line.
 func roles(t *testing.T) []role {
 	t.Helper()
 	ns1 := entity.InNamespace("ns1")
@@ -66,6 +67,8 @@ func roles(t *testing.T) []role {
 		{name: "pagewriter", password: "x", set: permissions(t, pages, entity.RoleWriter, "pagewriter", ns1),
 			subject: "$KV.pages.ns1.mine", payload: `{}`},
 		{name: "reader", password: "change me 4", set: permissions(t, sites, entity.RoleReader, "reader"),
+			subject: "$JS.API.STREAM.INFO.KV_sites"},
+		{name: "typist", password: "x", set: permissions(t, sites, entity.RoleReader, "typist", entity.WithCommandLine()),
 			subject: "$JS.API.STREAM.INFO.KV_sites"},
 		{name: "operator", password: "change me 3", set: permissions(t, sites, entity.RoleOperator, "operator"),
 			subject: "$KV.sites.ns1.mine", payload: `{}`},

@@ -87,7 +87,7 @@ var controllersSet = sync.OnceValues(func() (set entity.PermissionSet, err error
 		return set, err
 	}
 	defer closed()
-	all, err := r.Permissions()
+	all, err := r.Permissions(entity.WithInboxPrefix("_INBOX_controller"))
 	return all.PermissionSet, err
 })
 

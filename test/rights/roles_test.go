@@ -69,6 +69,12 @@ func TestEachSetIsEnoughAndEachLineIsNeeded(t *testing.T) {
 		"reader":   {role: entity.RoleReader, job: job{prepare: makeSites, do: read, quiet: cleanUp}},
 		"reader who cleans up": {role: entity.RoleReader, opts: deleting,
 			job: job{prepare: makeSites, do: readAndCleanUp}},
+		"writer at the command line": {role: entity.RoleWriter, opts: typing,
+			job: job{prepare: makeSites, do: typeWrites}},
+		"reader at the command line": {role: entity.RoleReader, opts: typing,
+			job: job{prepare: makeSites, do: typeReads(read)}},
+		"operator at the command line": {role: entity.RoleOperator, opts: typing,
+			job: job{prepare: makeSites, do: typeReads(operateAndRead)}},
 		"writer with a client": {role: entity.RoleWriter, opts: inNS1, join: []entity.PermissionSet{reader},
 			job: job{prepare: makeSites, do: writeAndRead, quiet: cleanUp}},
 	} {
@@ -84,6 +90,7 @@ func TestEachSetIsEnoughAndEachLineIsNeeded(t *testing.T) {
 
 var (
 	inNS1    = []entity.PermissionOption{entity.InNamespace("ns1")}
+	typing   = []entity.PermissionOption{entity.WithCommandLine()}
 	deleting = []entity.PermissionOption{entity.WithConsumerDelete()}
 )
 
@@ -137,6 +144,42 @@ func operate(ctx context.Context, user, _ jetstream.JetStream) error {
 		return fmt.Errorf("the release reads %q, %w", value, err)
 	}
 	return client.Patch(ctx, "ns1/home", []byte(`{"metadata":{"annotations":{"nagi/suspend":"true"}}}`))
+}
+
+// typeWrites is what nats kv put and nats kv del do.
+func typeWrites(ctx context.Context, user, _ jetstream.JetStream) error {
+	kv, err := user.KeyValue(ctx, "sites")
+	if err != nil {
+		return err
+	}
+	if _, err := kv.PutString(ctx, "ns1.new", `{}`); err != nil {
+		return err
+	}
+	return kv.Delete(ctx, "ns1.new")
+}
+
+// typeReads is what nats kv get and nats kv ls do, beside other things.
+func typeReads(beside func(ctx context.Context, user, admin jetstream.JetStream) error) func(
+	ctx context.Context, user, admin jetstream.JetStream) error {
+	return func(ctx context.Context, user, admin jetstream.JetStream) error {
+		for _, bucket := range []string{"sites", "sites-status"} {
+			kv, err := user.KeyValue(ctx, bucket)
+			if err != nil {
+				return err
+			}
+			if _, err := kv.Get(ctx, "ns1.home"); err != nil {
+				return err
+			}
+			if keys, err := kv.Keys(ctx); err != nil || len(keys) == 0 {
+				return fmt.Errorf("the keys of %s: %q, %w", bucket, keys, err)
+			}
+		}
+		return beside(ctx, user, admin)
+	}
+}
+
+func operateAndRead(ctx context.Context, user, admin jetstream.JetStream) error {
+	return errors.Join(operate(ctx, user, admin), read(ctx, user, admin))
 }
 
 func read(ctx context.Context, user, admin jetstream.JetStream) error {

@@ -42,7 +42,7 @@ func serveSites(ctx context.Context, user, admin jetstream.JetStream) error {
 }
 
 func TestWhatAServiceNeedsIsEnoughAndEachLineIsNeeded(t *testing.T) {
-	set, err := service.Config{Name: "sites"}.Permissions()
+	set, err := service.Config{Name: "sites", Inboxes: []string{"_INBOX"}}.Permissions()
 	must(t, err)
 	// Answers to other accounts, of which there are none here, are tried in package service.
 	set.Publish = slices.DeleteFunc(set.Publish, func(line string) bool { return strings.HasPrefix(line, "_R_") })
