@@ -112,8 +112,8 @@ var notWell = []State{
 	Malformed, Invalid, Unreadable, Suspended, Held, Parked, API, Name, Looping, Retry, Deleting,
 }
 
-// NotOK reports whether something is not as it should be: the key stands still until something is mended or decided, its
-// attempts fail, or its document is gone and its teardown is not over.
+// NotOK reports whether something is not as it should be: the key stands still until something is mended or decided,
+// its attempts fail, or its document is gone and its teardown is not over.
 func (e *Explanation) NotOK() bool {
 	return slices.Contains(notWell, e.State) || e.Failures > 0 || e.Parked || e.Held || e.HoldsPrune || e.Deleting
 }
