@@ -2,6 +2,7 @@ package controller
 
 import (
 	"iter"
+	"reflect"
 
 	"github.com/nagi-runtime/nagi/internal/explain"
 )
@@ -96,13 +97,22 @@ func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Expla
 }
 
 // TopKeys returns the n first of Keys in an order, such as OldestFirst: the ten that wait longest for a worker are
-// c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). A nil order means
-// OldestFirst.
+// c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). In these two orders
+// no others than those n are explained; any other order is given an explanation of each key. A nil order means OldestFirst.
 func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {
-	if order == nil {
-		order = OldestFirst
+	x := c.engine.Explainer()
+	switch {
+	case order == nil, isOrder(order, OldestFirst):
+		return x.TopOldest(n, states...)
+	case isOrder(order, MostFailingFirst):
+		return x.TopFailing(n, states...)
 	}
 	return explain.Top(c.Keys(states...), n, order)
+}
+
+// isOrder reports whether two orders are the same function.
+func isOrder(a, b func(a, b Explanation) int) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 // OldestFirst orders by how long keys have been in their state; those of which that is not known come last.

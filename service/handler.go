@@ -49,6 +49,8 @@ func verbs() []*verb {
 		{name: "about", access: read, whole: true, standby: true, do: about},
 		{name: "explain", access: read, do: explainKey},
 		{name: "keys", access: read, do: listKeys},
+		{name: "list", access: read, do: list},
+		{name: "notok", access: read, do: listNotOK},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
 		{name: "brake-vanished", access: read, whole: true, do: listVanished},
 		{name: "reconcile", access: act, do: reconcile},

@@ -113,6 +113,8 @@ func short(e *controller.Explanation) controller.Explanation {
 type KeysRequest struct {
 	// States are those to list; none means all.
 	States []controller.KeyState `json:"states,omitempty"`
+	// NotOK lists of those the keys that are not well; see "notok".
+	NotOK bool `json:"notOK,omitempty"`
 	// After is the Next of the page before.
 	After string `json:"after,omitempty"`
 	// Limit is how many keys a page has at most. The zero value means 100; more than 1000 are not given.
@@ -136,17 +138,16 @@ func listKeys(ctx context.Context, r *request) (any, error) {
 	if err := r.decode(&of); err != nil {
 		return nil, err
 	}
-	for _, state := range of.States {
-		if !slices.Contains(explain.States, state) {
-			return nil, refuse(codeBadRequest, "there is no state %s", printable.Quote(string(state)))
-		}
+	if err := checkStates(of.States); err != nil {
+		return nil, err
 	}
 	p, err := r.newPage(of.Limit, 0)
 	if err != nil {
 		return nil, err
 	}
 	answer := &Keys{Keys: []controller.Explanation{}}
-	for e := range r.engine.Explainer().Within(ctx, r.prefix(), of.After, of.States...) {
+	filter := explain.Filter{States: of.States, NotOK: of.NotOK}
+	for e := range r.engine.Explainer().Listed(ctx, r.prefix(), of.After, filter) {
 		if r.confined && !r.engine.WellFormed(e.Key) {
 			continue // it only looks as if it were in the namespace
 		}

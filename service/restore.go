@@ -180,6 +180,11 @@ func (r *request) notRestored(err error) error {
 		e.Brake, e.Restorable = now, &mismatch.Restorable
 		return e
 	}
+	if partly, ok := errors.AsType[*restoring.Error](err); ok && partly.Overtaken() {
+		e := refuse(codeConflict, "%v", printable.Error(err))
+		e.Brake = r.brake()
+		return e
+	}
 	if other, ok := errors.AsType[*restoring.NotLeading](err); ok {
 		e := refuse(codeNotDone, "%v", printable.Error(err))
 		e.Leader = printable.Text(other.Holder)

@@ -152,7 +152,7 @@ func TestAProcessHasOneService(t *testing.T) {
 				infos = append(infos, info)
 			}
 			if len(infos) != 1 {
-				return false // it is being made anew
+				return false
 			}
 			if infos[0].Name != "nagi" || infos[0].Version != DefaultVersion {
 				t.Errorf("%+v", infos[0])
@@ -164,7 +164,7 @@ func TestAProcessHasOneService(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 			}
-			const whole, withNamespace = 6, 7
+			const whole, withNamespace = 6, 9
 			return of["sites"] == whole+2*withNamespace && of["flat, or so."] == whole+withNamespace
 		})
 

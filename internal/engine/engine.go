@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/explain"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -52,7 +53,8 @@ type Engine struct {
 	teardown  *lifecycle.Teardown
 	deletes   *deletes.Guard
 	keys      keytable.Table
-	hashes    owner.Hashes // of the primaries
+	index     explain.Index // of the keys, for listings
+	hashes    owner.Hashes  // of the primaries
 	life      lifecycle.Lifecycle
 	contexts  reconcilectx.Config // of reconciles
 	backoff   retry.Backoff       // of attempts, of writes of records, of refused statuses: each counts for itself
@@ -133,6 +135,7 @@ func New[T entity.IEntity](
 	}
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
+		NoteKey: e.noteKey, Notes: e.index.Begun,
 		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
 		LeaseRenewed: e.leadership.noteRenewed,
 	}

@@ -7,7 +7,14 @@ func (e *Engine) Explainer() *explain.Explainer {
 	return &explain.Explainer{
 		Queue: e.queue, Keys: &e.keys, Running: &e.running, Primary: e.primary, WellFormed: e.WellFormed,
 		Sources: e.sources, Problems: e.health.ByName, Mappings: e.mappings, Lead: e.leading,
-		Records: e.records, Brake: e.brake, Teardown: e.teardown,
+		Records: e.records, Brake: e.brake, Teardown: e.teardown, Index: &e.index,
+	}
+}
+
+// noteKey has the index look at a key whose document or record has changed.
+func (e *Engine) noteKey(key string) {
+	if e.index.Begun() {
+		e.index.Note(e.Explainer(), key)
 	}
 }
 

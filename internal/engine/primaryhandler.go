@@ -19,6 +19,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // primaryHandlerHost is the engine that is told which keys are due.
@@ -38,6 +39,9 @@ type primaryHandler struct {
 	Queue   *queue.Queue
 	Counts  *Counts
 	Reports *notify.Reports
+	// NoteKey is called for each key whose document or record has changed, if Notes does not say that it does nothing.
+	NoteKey func(key string)
+	Notes   func() bool
 
 	Brake        *brake.Brake // nil without teardown, as are the next
 	Anchors      *record.Anchors
@@ -51,6 +55,7 @@ var _ source.Listener = (*primaryHandler)(nil)
 
 // Added implements source.Listener.
 func (o *primaryHandler) Added(key string, initial bool, passes func() bool) {
+	o.NoteKey(key)
 	o.noteExists(key)
 	if !o.Keys.TakeNewlyDecodable(key) && !passes() {
 		return
@@ -74,6 +79,7 @@ func (o *primaryHandler) noteExists(key string) {
 
 // Changed implements source.Listener.
 func (o *primaryHandler) Changed(key string, passes func() bool) {
+	o.NoteKey(key)
 	if !o.Keys.TakeNewlyDecodable(key) && !passes() {
 		return
 	}
@@ -83,6 +89,7 @@ func (o *primaryHandler) Changed(key string, passes func() bool) {
 
 // Deleted remembers what vanished and how. Predicates decide only about the hurry, because a teardown is owed anyway.
 func (o *primaryHandler) Deleted(key string, last metav1.Object, deletion natsinformer.Deletion, passes func() bool) {
+	o.NoteKey(key)
 	o.Hashes.Note(key, false)
 	o.Keys.Change(key, func(s *keytable.State) {
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures, s.Terminals = false, nil, 0, 0
@@ -111,6 +118,7 @@ func (o *primaryHandler) Undecodable(ctx context.Context, key string, err error)
 		o.Reports.Log(ctx, err, "Malformed key, ignored until it is renamed", key)
 		return
 	}
+	o.NoteKey(key)
 	o.Counts.Invalid.Add(1)
 	o.noteExists(key)
 	o.Reports.Log(ctx, err, "Invalid document, not reconciled until it is mended", key)
@@ -122,6 +130,7 @@ func (o *primaryHandler) Decodable(key string, exists bool) {
 	if o.Reports.Mended(key); !o.WellFormed(key) {
 		return
 	}
+	o.NoteKey(key)
 	if exists {
 		o.Keys.NoteNewlyDecodable(key)
 	} else if o.Anchors != nil && record.IsAnchor(o.Anchors.Cached(key)) {
@@ -130,8 +139,19 @@ func (o *primaryHandler) Decodable(key string, exists bool) {
 	o.Notice(key, operation.Of(operation.Put), queue.Live)
 }
 
+// RecordChanged implements source.Listener.
+func (o *primaryHandler) RecordChanged(changed any) {
+	if !o.Notes() {
+		return
+	}
+	if key, err := cache.MetaNamespaceKeyFunc(changed); err == nil && !source.IsReserved(key) {
+		o.NoteKey(key)
+	}
+}
+
 // RecordDeleted implements source.Listener.
 func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
+	o.NoteKey(key)
 	if exists {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
 		if lost, _, ok := entity.RecordOf(deleted); ok && record.IsAnchor(lost) {

@@ -81,6 +81,6 @@ func (e *Engine) Restorer(prepare restore.Prepare) *restore.Restorer {
 	}
 	return &restore.Restorer{
 		Controller: e.name, Kind: e.Kind, Brake: e.brake, Records: e.records, Anchors: e.anchors, Primary: e.primary,
-		Prepare: prepare, Lead: e.leading,
+		Prepare: prepare, Lead: e.leading, Restored: e.sweeper.SweepSoon,
 	}
 }

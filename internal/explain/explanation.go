@@ -6,6 +6,7 @@
 package explain
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -108,4 +109,15 @@ type MissingNews struct {
 	Source string    `json:"source"`
 	Since  time.Time `json:"since"`
 	Why    string    `json:"why,omitempty"` // missing where a namespace is asked about
+}
+
+// notWell are the states in which a key stands still until something is mended, or fails.
+var notWell = []State{
+	Malformed, Invalid, Unreadable, Suspended, Held, Parked, API, Name, Looping, Retry, Deleting,
+}
+
+// NotOK reports whether something is not as it should be: the key stands still until something is mended or decided,
+// its attempts fail, or its document is gone and its teardown is not over.
+func (e *Explanation) NotOK() bool {
+	return slices.Contains(notWell, e.State) || e.Failures > 0 || e.Parked || e.Held || e.HoldsPrune || e.Deleting
 }

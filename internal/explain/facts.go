@@ -24,6 +24,7 @@ type Explainer struct {
 	Problems   func() map[string]error // what does not work, by name, such as that of a source
 	Mappings   *source.Mappings
 	Lead       func() Lead
+	Index      *Index // for listings; nil makes one for each
 
 	Records  Records // nil without teardown, as are the next
 	Brake    *brake.Brake

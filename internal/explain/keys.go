@@ -5,11 +5,8 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"strings"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/printable"
-	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // Each iterates over the keys after one, in the order of the alphabet, that are in one of these states; of none given:
@@ -22,20 +19,51 @@ func (x *Explainer) Each(after string, states ...State) iter.Seq[Explanation] {
 // Within is Each for the keys that begin with a prefix, and no others are explained. It stops when ctx has ended, which
 // may be before anything was found.
 func (x *Explainer) Within(ctx context.Context, prefix, after string, states ...State) iter.Seq[Explanation] {
+	return x.Listed(ctx, prefix, after, Filter{States: states})
+}
+
+// Filter says which keys are listed. The zero Filter lists all that are known, malformed ones among them.
+type Filter struct {
+	States []State // those in one of them; none: in any
+	NotOK  bool    // and of those the ones that are not well, see Explanation.NotOK
+}
+
+// Listed is Within for the keys that a filter chooses. What it costs is what it shows: it goes through sorted lists
+// from behind the last page on, of no more than what may be chosen.
+func (x *Explainer) Listed(ctx context.Context, prefix, after string, of Filter) iter.Seq[Explanation] {
 	return func(yield func(Explanation) bool) {
-		keys, malformed := x.shown(x.candidates(states))
-		keys = slices.DeleteFunc(keys, func(key string) bool { return key <= after || !strings.HasPrefix(key, prefix) })
-		slices.Sort(keys)
-		for _, key := range slices.Compact(keys) {
+		l := x.lists(of)
+		stream := x.Primary.StreamID()
+		for key := range l.from(prefix, after) {
 			if ctx.Err() != nil {
 				return
 			}
-			e := x.Explain(cmp.Or(malformed[key], key))
-			if (len(states) == 0 && e.State != Unknown || slices.Contains(states, e.State)) && !yield(e) {
-				return
+			key = cmp.Or(l.malformed[key], key)
+			if !x.mayBe(of, key, stream) {
+				continue
+			}
+			e := x.Explain(key)
+			if e.State != Unknown && of.chooses(&e) || slices.Contains(of.States, e.State) && !of.NotOK {
+				if !yield(e) {
+					return
+				}
 			}
 		}
 	}
+}
+
+func (f Filter) chooses(e *Explanation) bool {
+	return (len(f.States) == 0 || slices.Contains(f.States, e.State)) && (!f.NotOK || e.NotOK())
+}
+
+// mayBe looks at a key once, and reports whether it may be chosen. That is cheaper than to explain it.
+func (x *Explainer) mayBe(of Filter, key, stream string) bool {
+	if len(of.States) == 0 || !x.WellFormed(key) {
+		return true
+	}
+	f := x.lookOnce(key)
+	state, _ := f.stateOf(stream)
+	return slices.Contains(of.States, state)
 }
 
 // shown replaces malformed keys by what answers call them, which is where a page goes on, and tells which they are.
@@ -51,82 +79,6 @@ func (x *Explainer) shown(keys []string) (shown []string, malformed map[string]s
 		malformed[keys[i]] = key
 	}
 	return keys, malformed
-}
-
-// inQueue are the states of keys of which the queue knows something.
-var inQueue = []State{
-	Running, Handling, Ready, Turn, OwnWrites, Name, Looping, Retry, Requeue, Debounced, Delayed,
-}
-
-// unusual are the states of keys that the table has something of.
-var unusual = []State{Parked, API}
-
-// candidates lists all keys that may be in one of the states, some maybe twice.
-func (x *Explainer) candidates(states []State) (keys []string) {
-	within := func(some []State) bool {
-		return len(states) > 0 && !slices.ContainsFunc(states, func(s State) bool { return !slices.Contains(some, s) })
-	}
-	switch {
-	case within(inQueue):
-		return x.Queue.Keys()
-	case within(unusual):
-		return x.Keys.Keys()
-	case within([]State{Invalid, Malformed}):
-		return append(x.Primary.InvalidKeys(), x.recorded(func(key string, r *entity.Record) bool {
-			return r.Invalid != nil // some of them decode, and no record can hold them
-		})...)
-	}
-	keys = slices.Concat(x.Queue.Keys(), x.Keys.Keys(), x.held())
-	if within([]State{Held, Deleting}) {
-		return append(keys, x.recorded(func(key string, r *entity.Record) bool {
-			return x.Primary.View(key).Presence == source.Absent
-		})...)
-	}
-	keys = append(keys, x.recorded(func(string, *entity.Record) bool { return true })...)
-	keys = append(append(keys, x.Primary.Keys()...), x.Primary.InvalidKeys()...)
-	if x.Records != nil {
-		keys = append(keys, x.Records.UnreadableKeys()...) // there may be nothing else of them
-	}
-	return keys
-}
-
-// held lists the keys whose delete the brake holds, and the missing owners: of those there may be no other trace.
-func (x *Explainer) held() []string {
-	if x.Brake == nil {
-		return nil
-	}
-	waiting, _, unknown := x.Brake.Held()
-	return waiting.Union(unknown).UnsortedList()
-}
-
-// recorded lists the keys of the records that f chooses.
-func (x *Explainer) recorded(f func(key string, r *entity.Record) bool) (keys []string) {
-	if x.Records == nil {
-		return nil
-	}
-	for key, r := range x.Records.All() {
-		if f(key, r) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// Top returns the n first of all in an order, as slices.SortFunc has it, and keeps no more than them.
-func Top[E any](all iter.Seq[E], n int, compare func(a, b E) int) (top []E) {
-	for e := range all {
-		place, _ := slices.BinarySearchFunc(top, e, func(a, b E) int {
-			if compare(a, b) <= 0 {
-				return -1 // of equals the first stays the first
-			}
-			return 1
-		})
-		if place < n {
-			top = slices.Insert(top, place, e)
-			top = top[:min(len(top), n)]
-		}
-	}
-	return top
 }
 
 // OldestFirst orders by Since; zero comes last.

@@ -29,5 +29,11 @@ func (k *Table) EndAwaits(key string) {
 	}
 }
 
-// Keys returns the keys that have a State, in no order. Keys that come and go meanwhile may be among them or not.
-func (k *Table) Keys() []string { return queue.BatchedKeys(&k.mu, &k.byKey, nil) }
+// KeysWhere returns the keys whose State f chooses, in no order. Keys that come and go meanwhile may be among them or
+// not. f runs under the lock, which is given back again and again.
+func (k *Table) KeysWhere(f func(*State) bool) []string {
+	if k.size.Load() == 0 {
+		return nil
+	}
+	return queue.BatchedKeys(&k.mu, &k.byKey, f, nil)
+}

@@ -2,16 +2,21 @@ package queue
 
 import "sync"
 
-// BatchSize is how many keys are read under one hold of the lock.
+// BatchSize is how many keys are looked at under one hold of the lock.
 const BatchSize = 1024
 
-// BatchedKeys returns the keys of a map, in no order. The lock guards m; it is given back again and again, so keys that
-// come and go meanwhile may be among them or not. between is called then, without the lock; nil is nothing.
-func BatchedKeys[V any](lock sync.Locker, m *map[string]V, between func()) (keys []string) {
+// BatchedKeys returns the keys of those values of a map that choose chooses, in no order; nil chooses all. The lock
+// guards m; it is given back again and again, so keys that come and go meanwhile may be among them or not. between is
+// called then, without the lock; nil is nothing. choose is called under the lock.
+func BatchedKeys[V any](lock sync.Locker, m *map[string]V, choose func(V) bool, between func()) (keys []string) {
 	lock.Lock()
 	defer lock.Unlock()
-	for key := range *m {
-		if keys = append(keys, key); len(keys)%BatchSize == 0 {
+	looked := 0
+	for key, value := range *m {
+		if choose == nil || choose(value) {
+			keys = append(keys, key)
+		}
+		if looked++; looked%BatchSize == 0 {
 			lock.Unlock() // a range over a map may go on after others have changed it
 			if between != nil {
 				between()

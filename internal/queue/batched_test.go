@@ -15,7 +15,7 @@ func TestKeysGivesTheLockBack(t *testing.T) {
 		m[fmt.Sprint("key-", i)] = i
 	}
 	all, between := m, 0
-	keys := BatchedKeys(&mu, &m, func() {
+	keys := BatchedKeys(&mu, &m, nil, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		between++
@@ -43,7 +43,7 @@ func TestKeysGivesTheLockBack(t *testing.T) {
 			t.Errorf("%s is missing", key)
 		}
 	}
-	if keys := BatchedKeys(&mu, &m, nil); len(keys) > 0 {
+	if keys := BatchedKeys(&mu, &m, nil, nil); len(keys) > 0 {
 		t.Errorf("an empty map has %d keys", len(keys))
 	}
 }

@@ -56,7 +56,3 @@ func (q *Queue) delayOf(t *timer) Delay {
 	}
 	return Delay{Ops: t.ops, Kind: t.kind, Since: q.epoch.Add(t.since), Due: q.epoch.Add(t.due)}
 }
-
-// Keys returns the keys of which the queue knows anything, in no order. Keys that come and go meanwhile may be among
-// them or not.
-func (q *Queue) Keys() []string { return BatchedKeys(&q.mu, &q.entries, nil) }

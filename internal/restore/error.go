@@ -62,6 +62,17 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
+// Overtaken reports whether all that was not put back needs it no more: it has a document by now, or is not held. So it
+// is after another restore at the same time.
+func (e *Error) Overtaken() bool {
+	for _, f := range e.Failed {
+		if !errors.Is(f.Err, errCameBack) && !errors.Is(f.Err, errNotHeld) {
+			return false
+		}
+	}
+	return true
+}
+
 func (e *Error) notTried() (n int) {
 	for _, f := range e.Failed {
 		if errors.Is(f.Err, errStopped) {

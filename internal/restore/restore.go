@@ -68,6 +68,8 @@ type Restorer struct {
 	}
 	Prepare Prepare
 	Lead    func() explain.Lead
+	// Restored is called when documents were put back: what they own may be held as orphans until the next sweep.
+	Restored func()
 }
 
 // Prepare looks whether the document of a record may be put back, and returns what does that; see
@@ -195,6 +197,7 @@ func (r *Restorer) Restore(ctx context.Context, engagement string, count int) (r
 		bounded, cancel := context.WithTimeout(ctx, shows)
 		defer cancel()
 		_ = r.Primary.Await(bounded, run.highest) // so that the next list has the rest; else it is late
+		r.Restored()
 	}
 	if len(failed) > 0 {
 		return run.restored, &Error{Controller: r.Controller, Kind: r.Kind, Restored: run.restored, Failed: failed}

@@ -31,7 +31,7 @@ func (r *run) restore(ctx context.Context, key string) error {
 		if r.Primary.Exists(key) {
 			return errCameBack
 		}
-		return errors.New("the brake does not hold its delete any more")
+		return errNotHeld
 	}
 	v := Vanished{Key: key}
 	write, err := r.look(ctx, &v)
@@ -64,7 +64,10 @@ func (r *run) restore(ctx context.Context, key string) error {
 	return r.stop(err)
 }
 
-var errCameBack = errors.New("it has a document by now, which stays as it is")
+var (
+	errCameBack = errors.New("it has a document by now, which stays as it is")
+	errNotHeld  = errors.New("the brake does not hold its delete any more")
+)
 
 // mayGoOn returns why no more documents are put back; nil if they are.
 func (r *run) mayGoOn(ctx context.Context) error {

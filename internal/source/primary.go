@@ -27,6 +27,8 @@ type Listener interface {
 	// Undecodable is told of a document that does not decode; Decodable that it decodes again, or is gone.
 	Undecodable(ctx context.Context, key string, err error)
 	Decodable(key string, exists bool)
+	// RecordChanged is told of a record that came or was written, of reserved keys too.
+	RecordChanged(record any)
 	// RecordDeleted is told of a record that was deleted, by hand or at the end of a teardown.
 	RecordDeleted(key string, exists bool, record any)
 	// RecordReadable is told of a record that was unreadable and is mended, or gone.
@@ -84,6 +86,8 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 		return err
 	}
 	return s.handlers.Add(s.port.Records().Informer(), cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(record any, _ bool) { s.listener.RecordChanged(record) },
+		UpdateFunc: func(_, record any) { s.listener.RecordChanged(record) },
 		DeleteFunc: func(record any) {
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(record)
 			if err == nil && !IsReserved(key) {

@@ -105,7 +105,8 @@ func startService(t *testing.T, js jetstream.JetStream, nc *nats.Conn) (stop fun
 		must(t, errors.Join(<-ended, <-ended))
 	}
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := js.Conn().Request("nagi.sites.read.stats", nil, time.Second); err == nil {
+		answer, err := js.Conn().Request("nagi.sites.read.stats", nil, time.Second)
+		if err == nil && answer.Header.Get("Nats-Service-Error-Code") == "" {
 			return stop
 		}
 		if time.Since(began) > 20*time.Second {
@@ -151,11 +152,13 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	} {
 		a.state(key, state)
 	}
-	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 13 {
+	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 15 {
 		t.Errorf("%v", about)
 	}
 	a.done("read", "stats", `{}`)
 	a.done("read", "keys", `{}`)
+	a.done("read", "list", `{}`)
+	a.done("read", "notok", `{"limit":5}`)
 	if page := a.done("read", "keys", `{"states":["held"],"limit":2,"after":"gone05"}`); page["next"] != "gone07" {
 		t.Errorf("%v", page)
 	}
@@ -210,6 +213,9 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 		"error": reflect.TypeFor[service.Error](), "about-answer": reflect.TypeFor[service.About](),
 		"stats-answer": reflect.TypeFor[service.Stats](), "explain-request": reflect.TypeFor[service.KeyRequest](),
 		"keys-request": reflect.TypeFor[service.KeysRequest](), "keys-answer": reflect.TypeFor[service.Keys](),
+		"list-request": reflect.TypeFor[service.ListRequest](), "list-answer": reflect.TypeFor[service.List](),
+		"notok-request": reflect.TypeFor[service.ListRequest](), "notok-answer": reflect.TypeFor[service.List](),
+		"listed":                 reflect.TypeFor[service.Listed](),
 		"brake-list-request":     reflect.TypeFor[service.BrakeListRequest](),
 		"brake-list-answer":      reflect.TypeFor[service.BrakeList](),
 		"brake-vanished-request": reflect.TypeFor[service.BrakeListRequest](),
@@ -278,6 +284,7 @@ func TestTheServicesSchemaRefusesWhatIsNoRequest(t *testing.T) {
 	for name, bodies := range map[string][]string{
 		"explain-request":       {`{}`, `{"key":7}`, `{"key":""}`, `{"key":"a","namespace":"b"}`, `[]`},
 		"keys-request":          {`{"states":"calm"}`, `{"states":["fine"]}`, `{"limit":-1}`, `{"more":1}`},
+		"list-request":          {`{"states":["fine"]}`, `{"limit":-1}`, `{"notOK":true}`},
 		"brake-release-request": {`{}`, `{"engagement":"x"}`, `{"count":1}`, `{"engagement":"x","count":-1}`},
 		"stats-request":         {`{"more":1}`, `7`},
 		"explain-answer":        {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
