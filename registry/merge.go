@@ -39,7 +39,7 @@ func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal(value, &entry); err != nil {
+		if err := json.Unmarshal(exactly(value, reflect.TypeFor[Entry]()), &entry); err != nil {
 			return nil, garbage(key, err)
 		}
 		if parts, err = partsOf(entry["controllers"]); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -14,16 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// MostKinds is how many entries List reads.
-const MostKinds = 1000
+const (
+	// MostKinds is how many entries List returns. Keys that hold something else do not count.
+	MostKinds = 1000
+	// mostRead is how many keys List reads, each with a request.
+	mostRead = 10 * MostKinds
+)
 
 // Kinds is what List has found.
 type Kinds struct {
 	// Entries are those that can be read, in the order of their keys.
 	Entries []*Entry
-	// Invalid are the keys that hold something else, which their errors say.
-	Invalid []InvalidEntry
-	// More is how many keys were not read, because there are more than MostKinds.
+	// Invalid are the first MostKinds keys that hold something else, which their errors say, and MoreInvalid is how
+	// many others there are.
+	Invalid     []InvalidEntry
+	MoreInvalid int
+	// More is how many keys were not read, because there are more than MostKinds entries, or more than ten times as
+	// many keys. Kinds may be among them: look who writes there.
 	More int
 }
 
@@ -46,11 +54,11 @@ func List(ctx context.Context, js jetstream.JetStream) (Kinds, error) {
 	}
 	var found Kinds
 	slices.Sort(keys)
-	if found.More = len(keys) - MostKinds; found.More > 0 {
-		keys = keys[:MostKinds]
-	}
-	found.More = max(0, found.More)
-	for _, key := range keys {
+	for i, key := range keys {
+		if len(found.Entries) == MostKinds || i == mostRead {
+			found.More = len(keys) - i
+			break
+		}
 		now, err := b.get(ctx, key)
 		if err != nil {
 			return Kinds{}, fmt.Errorf("registry: %w", err)
@@ -60,7 +68,11 @@ func List(ctx context.Context, js jetstream.JetStream) (Kinds, error) {
 		}
 		entry, err := decode(key, now.value)
 		if err != nil {
-			found.Invalid = append(found.Invalid, InvalidEntry{key, err})
+			if len(found.Invalid) < MostKinds {
+				found.Invalid = append(found.Invalid, InvalidEntry{key, err})
+			} else {
+				found.MoreInvalid++
+			}
 			continue
 		}
 		found.Entries = append(found.Entries, entry)
@@ -83,6 +95,7 @@ func Get(ctx context.Context, js jetstream.JetStream, kind, apiVersion string) (
 
 // decode reads an entry. Its errors quote nothing of what it holds but names.
 func decode(key string, value []byte) (*Entry, error) {
+	value = exactly(value, reflect.TypeFor[Entry]())
 	var version struct {
 		SchemaVersion *int `json:"schemaVersion"`
 	}
