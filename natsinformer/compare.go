@@ -57,7 +57,6 @@ type counted struct {
 	unexplained int           // that difference; 0 once a count has agreed
 	foreign     bool          // the stream has subjects outside the bucket, so that a count needs a filter
 	listAt      time.Time     // when to list again because the server may have lost something, zero for never
-	unanswered  bool          // the last count without a filter was not answered, or none was in this session
 	peeks       peeks
 }
 
@@ -92,7 +91,7 @@ func (c *comparison) passed(cursor uint64, k *keys) {
 // right after a list only where it costs nothing.
 func (w *worker) begin(now time.Time) {
 	exact := w.counted.exact
-	w.counted.exact, w.counted.unanswered = false, true
+	w.counted.exact = false
 	if exact && w.countsWithFilter() {
 		w.compareIn(now, w.compareInterval())
 		return
@@ -204,8 +203,7 @@ func (w *worker) count(s *session) {
 		now := time.Now()
 		w.counted.rest(now, now.Sub(c.asked), filtered)
 		switch {
-		case errors.Is(err, nats.ErrTimeout) && (filtered || !w.counted.unanswered):
-			w.counted.unanswered = true
+		case filtered && errors.Is(err, nats.ErrTimeout):
 			w.compareIn(now, w.compareInterval()) // changes may still arrive: try again later
 			return
 		case err != nil:
@@ -214,7 +212,6 @@ func (w *worker) count(s *session) {
 		case filtered:
 			info.State.NumSubjects = info.Total
 		}
-		w.counted.unanswered = false
 		c.info = info
 		c.passed(w.cursor, w.keys)
 	})
