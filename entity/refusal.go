@@ -62,10 +62,11 @@ func (b *bucket) refused(natsKey string, e *apiError) error {
 	}
 	switch code := e.ErrorCode; {
 	case code == codeStoreFailed && e.Description == bytesExceeded:
-		return full("raise max_bytes (nats stream edit %s --max-bytes=…), or purge keys that are not needed "+
-			"(nats stream purge %s --subject='%sKEY'); a delete needs room", b.stream, b.stream, b.place.Load().prefix)
+		return full("raise max_bytes (nats stream edit %s --max-bytes=…); do not purge or remove keys of a status "+
+			"bucket, whose records are teardowns that are owed; a delete needs room, too", b.stream)
 	case code == codeStoreFailed && e.Description == messagesExceeded:
-		return full("raise max_msgs (nats stream edit %s --max-msgs=…), or purge what is not needed", b.stream)
+		return full("raise max_msgs (nats stream edit %s --max-msgs=…); do not purge or remove keys "+
+			"of a status bucket, whose records are teardowns that are owed", b.stream)
 	case code == codeAccountFull:
 		return full("the account has reached its JetStream limits: delete what is not needed, or raise them")
 	case code == codeServerFull, code == codeMemoryFull, code == codeStorageFull:

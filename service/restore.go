@@ -192,3 +192,12 @@ func (r *request) notRestored(err error) error {
 	}
 	return err
 }
+
+// RestoreCommand is how an operator has the service put documents back: the command that lists them, with their count,
+// and the one that restores them.
+func (c *served) RestoreCommand(controller, engagement string, held int) string {
+	subject := c.service.cfg.Prefix + "." + token(controller)
+	return fmt.Sprintf(`nats req %s.read.brake-vanished '' lists them with their count, and `+
+		`nats req %s.act.brake-restore '{"engagement":%q,"count":%d}' restores them`,
+		subject, subject, engagement, held)
+}

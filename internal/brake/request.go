@@ -183,11 +183,6 @@ func (b *Brake) ignoredRequest() error {
 	}
 	now := b.published()
 	return fmt.Errorf("a request to release the brake was ignored and removed: %s. "+
-		"%d deletes are held in engagement %s. To release them: ReleaseBrake, or %s",
+		"%d deletes are held in engagement %s, see the brake. To release them, which deletes: ReleaseBrake, or %s",
 		b.requests.ignored, now.Count(), now.Engagement, now.command(b.Bucket.Name()))
-}
-
-// command is what an operator types to release all that is held.
-func (s State) command(bucket string) string {
-	return fmt.Sprintf("nats kv put %s %s %q", bucket, record.KeyRelease, fmt.Sprintf("%s %d", s.Engagement, s.Count()))
 }

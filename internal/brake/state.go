@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -33,16 +32,6 @@ type State struct {
 
 // Count is how many deletes are held, of any kind. A request for a release names at least so many.
 func (s State) Count() int { return s.Held + s.Swept + s.Pruned }
-
-// Err says why the brake of a status bucket holds deletes, and what to do; nil if it does not.
-func (s State) Err(bucket string) error {
-	if !s.Engaged {
-		return nil
-	}
-	return &health.Problem{Since: s.Since, Err: fmt.Errorf("nothing is deleted that nobody was seen to delete: %s. "+
-		"Put back what is missing and should not be (RestoreVanished), then release the rest: ReleaseBrake, or %s",
-		s.Reason, s.command(bucket))}
-}
 
 // State returns what the brake is now.
 func (b *Brake) State() State {
@@ -169,7 +158,7 @@ func (b *Brake) report(ctx context.Context) {
 		if !b.running {
 			return nil
 		}
-		return b.published().Err(b.Bucket.Name())
+		return b.problem()
 	})
 	b.Board.Change(ctx, b.requestsOnBoard(), func() error {
 		b.mu.Lock()
@@ -233,9 +222,12 @@ func (b *Brake) tell(ctx context.Context, state State, message string) {
 // announce says loudly that the brake engaged, as it was then, and keeps that across restarts.
 func (b *Brake) announce(ctx context.Context, state State) {
 	logger := klog.FromContext(ctx)
+	b.mu.Lock()
+	restore, release := b.restoreAdvice(state), b.releaseAdvice(state)
+	b.unlock()
 	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),
-		"engagement", state.Engagement, "release", "ReleaseBrake, or "+state.command(b.Bucket.Name()))
+		"engagement", state.Engagement, "first", restore, "then", release)
 	b.tell(ctx, state, fmt.Sprintf("%s (engagement %s)", state.Reason, state.Engagement))
 	if err := b.keepState(ctx); err != nil {
 		logger.Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")

@@ -26,8 +26,21 @@ func (e *Engine) newBrake() *brake.Brake {
 		Ignored: func(_ context.Context, message string) {
 			e.EventOfSelf(EventWarning, "BrakeReleaseIgnored", message)
 		},
-		Board: e.health,
+		Board:   e.health,
+		Restore: e.restoreCommand(),
 	})
+}
+
+// restoreCommand is how an operator puts vanished documents back; nil where nothing beside the controller offers it.
+func (e *Engine) restoreCommand() func(engagement string, held int) string {
+	for _, beside := range e.opts.Beside {
+		if s, ok := beside.(interface {
+			RestoreCommand(controller, engagement string, held int) string
+		}); ok {
+			return func(engagement string, held int) string { return s.RestoreCommand(e.name, engagement, held) }
+		}
+	}
+	return nil
 }
 
 // brakeChanged tells the counters, the user's callback and the event recorder that the brake engaged or went off.
