@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nats-io/nats.go"
 )
 
@@ -84,6 +85,14 @@ type Config struct {
 	// then those of its own clients and controllers. What main does beside, between New and Run, it does all the same.
 	// The zero value runs.
 	Only string
+	// Service has the manager run a service over which controllers are asked: service.For(service.Config{}). It gets a
+	// connection of its own, made as that of the manager, of the user that ServiceAs names: one who may publish to
+	// inboxes only (docs/service.md). The zero value of ServiceAs means the user of the manager, for servers without
+	// users. Events has the manager make a recorder of events; its Component is Name unless it is set. Controllers get
+	// both by the option Manager.Controller. The zero values, nil, mean none.
+	Service   Service
+	ServiceAs User
+	Events    *recorder.Config
 	// Lease makes all controllers of a process lead together. The zero value, nil, leaves each to the lease of its own.
 	Lease *Lease
 }

@@ -65,5 +65,6 @@
 //
 // # What it may do in NATS
 //
-// [Manager.Permissions] has what all controllers and the lease of the process need.
+// [Manager.Permissions] has what all controllers, the lease and the recorders of the process need. With Config.Only the
+// program prints the permissions of each role, or makes its buckets, and exits.
 package manager

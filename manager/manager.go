@@ -23,6 +23,9 @@ type Manager struct {
 	js      jetstream.JetStream
 	clients registry
 
+	events      *recorder.Recorder // of Config.Events
+	serviceConn *nats.Conn         // of Config.Service
+
 	unfilled unfilled    // the caches that Run is to fill
 	lease    *leaseStore // nil without a lease of the process
 
@@ -73,6 +76,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		if err := m.openLease(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("manager: %w", err), m.Close(context.WithoutCancel(ctx)))
 		}
+	}
+	if err := m.openParts(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("manager: %w", err), m.Close(context.WithoutCancel(ctx)))
 	}
 	return m, nil
 }
@@ -179,6 +185,9 @@ func (m *Manager) release(ending *deadlines, leftBehind bool) error {
 		}
 		return nil
 	})
+	if m.serviceConn != nil {
+		m.serviceConn.Close() // where it ran, it has drained it
+	}
 	return errors.Join(closing, m.disconnect(ending, leftBehind))
 }
 

@@ -83,6 +83,14 @@ func (m *Manager) printPermissions(out io.Writer) error {
 		fmt.Fprintf(&b, "\n# %s %s. Its inbox prefix: %s\n", r.role, r.does, inbox)
 		b.WriteString(strings.Replace(set.NATS(), "permissions: {", "nagi_"+string(r.role)+" = {", 1))
 	}
+	if m.cfg.Service != nil {
+		set, err := m.cfg.Service.Permissions()
+		if err != nil {
+			return err
+		}
+		b.WriteString("\n# service answers who asks; its connection is its own (Config.ServiceAs)\n")
+		b.WriteString(strings.Replace(set.NATS(), "permissions: {", "nagi_service = {", 1))
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
@@ -166,7 +174,7 @@ func unconnected(cfg Config) (*nats.Conn, jetstream.JetStream, error) {
 	}
 	opts := []nats.Option{
 		nats.InProcessServer(noServer{}), nats.RetryOnFailedConnect(true), nats.ReconnectWait(24 * time.Hour),
-		nats.MaxReconnects(-1), nats.ReconnectJitter(0, 0),
+		nats.MaxReconnects(-1), nats.ReconnectJitter(0, 0), nats.IgnoreAuthErrorAbort(),
 	}
 	if inbox != "" {
 		opts = append(opts, nats.CustomInboxPrefix(inbox))

@@ -30,7 +30,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		return controller.Permissions{}, err
 	}
 	all.PermissionSet = set
-	any := false
+	found := false
 	for _, r := range runnables {
 		asked, ok := r.Runnable.(interface {
 			Permissions(...entity.PermissionOption) (controller.Permissions, error)
@@ -38,7 +38,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		if !ok {
 			continue
 		}
-		any = true
+		found = true
 		needs, err := asked.Permissions(opts...)
 		if err != nil {
 			return controller.Permissions{}, fmt.Errorf("manager: permissions of %s: %w", r.name, err)
@@ -52,7 +52,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 		}
 		all.Unknown = append(all.Unknown, needs.Unknown...)
 	}
-	if !any {
+	if !found {
 		return controller.Permissions{}, errNothingAdded
 	}
 	all.PermissionSet = all.Join(m.eventRights(entity.RoleController, recorders))

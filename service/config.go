@@ -155,8 +155,8 @@ func (c Config) CallerPermissions(role entity.Role, opts ...entity.PermissionOpt
 		return entity.PermissionSet{}, fmt.Errorf("permissions of who asks a service: %w", err)
 	}
 	// Of any bucket: what is wanted is the inbox that the options say.
-	any := entity.Config{Bucket: "any", StatusBucket: entity.NoStatusBucket}
-	set, err := entity.Permissions(any, role, opts...)
+	bucket := entity.Config{Bucket: "any", StatusBucket: entity.NoStatusBucket}
+	set, err := entity.Permissions(bucket, role, opts...)
 	set.Publish = []string{"$SRV.PING.>", "$SRV.INFO.>", "$SRV.STATS.>", "$SRV.PING", "$SRV.INFO", "$SRV.STATS",
 		c.Prefix + ".*." + read + ".>"}
 	if role == entity.RoleOperator {

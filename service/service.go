@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
@@ -36,15 +37,33 @@ type Service struct {
 // New makes a service without a controller. It sends nothing. The error says what is wrong with cfg, and which options
 // Config.Conn lacks if it would not come back by itself from every outage.
 func New(cfg Config) (*Service, error) {
-	cfg = cfg.withDefaults()
-	if err := errors.Join(cfg.validateConn(), cfg.validate()); err != nil {
-		return nil, fmt.Errorf("service: %w", err)
+	s := For(cfg)
+	if err := s.Connect(cfg.Conn); err != nil {
+		return nil, err
 	}
+	return s, nil
+}
+
+// For makes a service whose connection is to come, for Config.Service of a manager. Config.Conn is not looked at.
+func For(cfg Config) *Service {
+	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
 		dropped: rate.Sometimes{Interval: time.Minute}, standby: make(chan struct{}, mostWaiting),
-	}, nil
+	}
 }
+
+// Connect gives a service of For its connection, before its first controller. The error is that of New.
+func (s *Service) Connect(conn *nats.Conn) error {
+	s.cfg.Conn = conn
+	if err := errors.Join(s.cfg.validateConn(), s.cfg.validate()); err != nil {
+		return fmt.Errorf("service: %w", err)
+	}
+	return nil
+}
+
+// Permissions are those of Config: what the user of the connection needs.
+func (s *Service) Permissions() (entity.PermissionSet, error) { return s.cfg.Permissions() }
 
 // Name is that of the service, for a manager.
 func (s *Service) Name() string { return "service " + s.cfg.Name }

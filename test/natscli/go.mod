@@ -8,7 +8,6 @@ tool github.com/nats-io/natscli/nats
 
 require (
 	github.com/nagi-runtime/nagi v0.0.0-00010101000000-000000000000
-	github.com/nats-io/nats.go v1.55.0
 	k8s.io/apimachinery v0.37.2
 	k8s.io/klog/v2 v2.140.0
 )
@@ -80,6 +79,7 @@ require (
 	github.com/nats-io/jsm.go v0.5.1 // indirect
 	github.com/nats-io/jwt/v2 v2.8.2 // indirect
 	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
 	github.com/nats-io/natscli v0.5.1 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nsc/v2 v2.15.0 // indirect

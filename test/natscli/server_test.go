@@ -7,15 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/nagi-runtime/nagi/service"
 )
 
 // configure starts a server with an account of the printed roles, on a port that was free a moment ago.
 func (w *walk) configure(roles string) {
 	w.Helper()
-	set, err := service.Config{}.Permissions()
-	must(w.T, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(w.T, err)
 	address := listener.Addr().String()
@@ -24,10 +20,10 @@ func (w *walk) configure(roles string) {
 	fmt.Fprintf(&conf, "listen: %q\njetstream: { store_dir: %q }\ninclude roles.conf\n", address,
 		filepath.Join(w.dir, "store"))
 	conf.WriteString("accounts: { NAGI: { jetstream: enabled, users: [\n")
-	for _, role := range []string{"bootstrap", "controller", "operator", "reader", "writer"} {
+	for _, role := range []string{"bootstrap", "controller", "operator", "reader", "writer", "service"} {
 		fmt.Fprintf(&conf, "{ user: %s, password: x, permissions: $nagi_%s }\n", role, role)
 	}
-	fmt.Fprintf(&conf, "{ user: service, password: x\n%s}\n] } }\n", set.NATS())
+	conf.WriteString("] } }\n")
 	must(w.T, os.WriteFile(filepath.Join(w.dir, "roles.conf"), []byte(roles), 0o600))
 	must(w.T, os.WriteFile(filepath.Join(w.dir, "nats.conf"), []byte(conf.String()), 0o600))
 	w.url = "nats://" + address

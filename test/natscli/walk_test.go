@@ -146,12 +146,11 @@ func TestFromAnEmptyServerToAReadersQuestion(t *testing.T) {
 	w.configure(string(roles))
 
 	// The buckets are made, once.
-	if said, err := w.command(w.program, "-only=buckets", "-url="+w.of("bootstrap"), "-inbox=_INBOX_bootstrap",
-		"-service="+w.of("service")).CombinedOutput(); err != nil {
+	if said, err := w.command(w.program, "-only=buckets", "-url="+w.url, "-user=bootstrap").CombinedOutput(); err != nil {
 		t.Fatalf("making the buckets: %v\n%s", err, said)
 	}
 	// The program runs, and only binds.
-	w.start(w.command(w.program, "-url="+w.of("controller"), "-service="+w.of("service")))
+	w.start(w.command(w.program, "-url="+w.url))
 
 	w.asked("writer", "kv", "put", "websites", "shop", `{"spec":{"title":"Shop"}}`)
 	w.until(`"phase":"Synced"`, "reader", "kv", "get", "--raw", "websites-status", "shop")
@@ -167,6 +166,7 @@ func TestFromAnEmptyServerToAReadersQuestion(t *testing.T) {
 	}
 	w.has(w.asked("operator", "req", "--raw", "nagi.websites.act.suspend", `{"key":"shop"}`), "{")
 	w.until(`"phase":"Suspended"`, "reader", "kv", "get", "--raw", "websites-status", "shop")
+	w.has(w.asked("reader", "stream", "info", "NAGI_EVENTS"), "nagi.events.>")
 	w.asked("writer", "kv", "del", "-f", "websites", "shop")
 
 	// What the roles are not for is refused.
@@ -180,6 +180,3 @@ func TestFromAnEmptyServerToAReadersQuestion(t *testing.T) {
 		}
 	}
 }
-
-// of is the URL of a user.
-func (w *walk) of(role string) string { return strings.Replace(w.url, "//", "//"+role+":x@", 1) }

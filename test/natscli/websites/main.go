@@ -12,7 +12,6 @@ import (
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nagi-runtime/nagi/service"
-	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -50,15 +49,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (con
 }
 
 var (
-	only  = flag.String("only", "", "permissions: print them; buckets: make them; and exit")
-	url   = flag.String("url", "", "server and user")
-	inbox = flag.String("inbox", "_INBOX_controller", "inbox prefix of the user")
-	asked = flag.String("service", "", "server and user of the service")
+	only = flag.String("only", "", "permissions: print them; buckets: make them; and exit")
+	url  = flag.String("url", "", "server")
+	user = flag.String("user", "controller", "user, whose inbox prefix is _INBOX_ and the name")
 )
 
 func run(ctx context.Context) error {
 	m, err := manager.New(ctx, manager.Config{
-		Name: "websites", URL: *url, InboxPrefix: *inbox, WaitForServer: time.Minute, Only: *only,
+		Name: "websites", URL: *url, User: *user, Password: "x", InboxPrefix: "_INBOX_" + *user,
+		WaitForServer: time.Minute, Only: *only, Events: &recorder.Config{},
+		Service: service.For(service.Config{}), ServiceAs: manager.User{User: "service", Password: "x"},
 	})
 	if err != nil {
 		return err
@@ -75,25 +75,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := m.NewRecorder(recorder.Config{Component: "websites"})
-	if err != nil {
-		return err
-	}
-	conn, err := nats.Connect(*asked, nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.RetryOnFailedConnect(true))
-	if err != nil {
-		return err
-	}
-	svc, err := service.New(service.Config{Conn: conn})
-	if err != nil {
-		return err
-	}
 	c, err := controller.New("websites", websites, &reconciler{websites, pages}, controller.Owns(pages),
-		controller.WithEventRecorder(events), registry.Publish(registry.Options{}), svc.Controller())
+		registry.Publish(registry.Options{}), m.Controller())
 	if err != nil {
 		return err
 	}
-	if err := m.Add(c, svc); err != nil {
+	if err := m.Add(c); err != nil {
 		return err
 	}
 	return m.Run(ctx)
