@@ -98,7 +98,8 @@ func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Expla
 
 // TopKeys returns the n first of Keys in an order, such as OldestFirst: the ten that wait longest for a worker are
 // c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). In these two orders
-// no others than those n are explained; any other order is given an explanation of each key. A nil order means OldestFirst.
+// no others than those n are explained; any other order is given an explanation of each key. A nil order means
+// OldestFirst.
 func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {
 	x := c.engine.Explainer()
 	switch {

@@ -27,6 +27,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -110,12 +111,7 @@ func New[T entity.IEntity](
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
 	}
-	e.health = health.New(e.onProblem())
-	if js := client.EnginePort().JetStream(); js != nil && js.Conn() != nil {
-		e.health.Over(js.Conn(), e.isOver(js.Conn()))
-	}
-	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
-	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
+	e.reportOver(client.EnginePort().JetStream())
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
@@ -154,6 +150,16 @@ func New[T entity.IEntity](
 		}
 	}
 	return e, nil
+}
+
+// reportOver makes the board, for what is behind the connection of js, which may be nil.
+func (e *Engine) reportOver(js jetstream.JetStream) {
+	e.health = health.New(e.onProblem())
+	if js != nil && js.Conn() != nil {
+		e.health.Over(js.Conn(), e.isOver(js.Conn()))
+	}
+	e.recordsHealth = e.health.Reporter(recordsOf(e.statusBucket))
+	e.leaseHealth = e.health.Reporter(leaseOf(e.statusBucket))
 }
 
 // keepRecords is for an engine with a status bucket.

@@ -30,17 +30,10 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	if e.brake != nil {
 		e.leadership.wait(false)
 		defer e.standBy()
-		if err := e.awaitRecords(ctx, won.Revision); err != nil {
-			logger.V(2).Info("Lease lost before the records were read", "err", err)
-			return
-		}
-		if err := e.brake.Start(ctx); err != nil {
+		if err := e.takeUp(klog.NewContext(ctx, logger), won); err != nil {
 			logger.V(2).Info("Lease lost before the work began", "err", err)
 			return
 		}
-		e.renameFormer(klog.NewContext(ctx, logger))
-		e.sweeper.RemindPolicies()
-		e.life.BeginTerm()
 	}
 	if e.stats.Terms.Add(1) > 1 {
 		// What happened while another replica led, or none did, went by us.
@@ -87,6 +80,20 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		loops.Wait()
 	}()
 	e.awaitReturn(life, election, returned)
+}
+
+// takeUp prepares a term with records. The error says that the lease was lost meanwhile.
+func (e *Engine) takeUp(ctx context.Context, won *lease.Term) error {
+	if err := e.awaitRecords(ctx, won.Revision); err != nil {
+		return err
+	}
+	if err := e.brake.Start(ctx); err != nil {
+		return err
+	}
+	e.renameFormer(ctx)
+	e.sweeper.RemindPolicies()
+	e.life.BeginTerm()
+	return nil
 }
 
 // besideWorkers starts what runs beside the workers of a term until ctx ends.
