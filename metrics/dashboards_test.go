@@ -103,14 +103,15 @@ func TestWhatDoesNotWorkIsShownByItsName(t *testing.T) {
 		const primary = `{controller="sites",source="primary Site (bucket sites)"}`
 		scrape(t, m.Handler()).want(t, `nagi_degraded`+primary+` 0`, `nagi_source_lag_seconds`+primary+` 0`)
 		server.Stop()
-		natstest.Eventually(w, "the source is degraded, and its lag grows", func() bool {
+		const connection = `{controller="sites",source="connection to NATS"}`
+		natstest.Eventually(w, "the connection is degraded, and the lag of the source grows", func() bool {
 			s := scrape(t, m.Handler())
-			return s.has(`nagi_degraded`+primary+` 1`) && !s.has(`nagi_source_lag_seconds`+primary+` 0`)
+			return s.has(`nagi_degraded`+connection+` 1`) && !s.has(`nagi_source_lag_seconds`+primary+` 0`)
 		})
 		w.must(server.Start())
 		natstest.Eventually(w, "it works again, and the metrics say so", func() bool {
 			s := scrape(t, m.Handler())
-			return s.has(`nagi_degraded`+primary+` 0`) && s.has(`nagi_source_lag_seconds`+primary+` 0`)
+			return s.has(`nagi_degraded`+connection+` 0`) && s.has(`nagi_source_lag_seconds`+primary+` 0`)
 		})
 	})
 }

@@ -115,7 +115,7 @@ func TestALostServerIsNotReadyAndAlive(t *testing.T) {
 		left()
 		natstest.Eventually(t, "it is ready again", ready)
 		server.Stop()
-		natstest.Eventually(t, "the server is missed", func() bool { return reason("primary Site (bucket sites)") })
+		natstest.Eventually(t, "the server is missed", func() bool { return reason("connection to NATS") })
 		natstest.Eventually(t, "the lease is over", func() bool { return !c.Stats().Leading })
 		alive()
 		must(t, server.Start())

@@ -334,7 +334,7 @@ func TestWhatAnEventSaysIsClean(t *testing.T) {
 		rec.Event(website("", "blog"), corev1.EventTypeNormal, hostile, hostile)
 		flush(t, rec)
 		e := list(t, rec, "Website", "blog")[0]
-		if e.Message != `a\nb\x1b[31m\u202e\xff` || e.Reason != `"a\nb\x1b[31m\u202e\xff"` {
+		if e.Message != `a; b\x1b[31m\u202e\xff` || e.Reason != `"a\nb\x1b[31m\u202e\xff"` {
 			t.Errorf("reason %q, message %q", e.Reason, e.Message)
 		}
 	})

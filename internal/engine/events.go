@@ -92,8 +92,12 @@ func (e *Engine) tellTerms(
 			e.EventOfSelf(EventNormal, reasonWon, identity+" holds the lease and works")
 			<-term.Done()
 			if ctx.Err() == nil {
-				printable.Logger(klog.FromContext(ctx)).Info("Lease lost, this replica works no more",
-					"identity", identity, "why", context.Cause(term).Error())
+				logger := printable.Logger(klog.FromContext(ctx))
+				if lease.IsHosted(ctx) {
+					logger = logger.V(1) // the process tells that it lost its lease
+				}
+				logger.Info("Lease lost, this replica works no more", "identity", identity,
+					"why", context.Cause(term).Error())
 				e.EventOfSelf(EventWarning, reasonLost,
 					identity+" works no more: "+printable.Message(context.Cause(term).Error()))
 			}
