@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/probes"
@@ -138,7 +137,7 @@ func (m *many) notReadyButAlive(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(answer.Problems, func(p probes.Problem) bool { return strings.HasPrefix(p.What, "primary") })
+	i := slices.IndexFunc(answer.Problems, func(p probes.Problem) bool { return p.What == "connection to NATS" })
 	if answer.OK || i < 0 {
 		return "", fmt.Errorf("/readyz says ok=%t, and %+v", answer.OK, answer.Problems)
 	}
@@ -146,8 +145,7 @@ func (m *many) notReadyButAlive(ctx context.Context) (string, error) {
 		return "", err
 	}
 	problem := answer.Problems[i]
-	reason, _, _ := strings.Cut(problem.Reason, `\n`) // the bucket of the documents, and that of the records
 	return fmt.Sprintf("/readyz gives %d reasons. One is, of controller %s and its %s:\n  %s\n"+
 		"/healthz says ok: to start the replica again would mend nothing.",
-		len(answer.Problems), problem.Controller, problem.What, reason), nil
+		len(answer.Problems), problem.Controller, problem.What, problem.Reason), nil
 }
