@@ -24,6 +24,7 @@ type sweepPrimaries interface {
 type sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
 	Soon      chan struct{}                                 // with room for one; see SweepSoon
+	Released  chan struct{}                                 // the same; see SweepAfterRelease
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries sweepPrimaries
@@ -58,7 +59,11 @@ func (s *sweeper) Collect(ctx context.Context) {
 	}
 }
 
-// await returns at the end of the interval, or when SweepSoon was called.
+// releasePause is how long after a release of the brake the next sweep comes. What was released is to be gone from the
+// caches by then: a sweep that finds it again would engage the brake again.
+const releasePause = 10 * time.Second
+
+// await returns at the end of the interval, a while after the brake was released, or when SweepSoon was called.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -66,18 +71,33 @@ func (s *sweeper) await(ctx context.Context) {
 		defer timer.Stop()
 		end = timer.C
 	}
-	select {
-	case <-end:
-	case <-s.Soon:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-s.Released:
+			timer := time.NewTimer(releasePause)
+			defer timer.Stop()
+			end = timer.C
+		case <-end:
+			return
+		case <-s.Soon:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
+// SweepAfterRelease makes a sweep due after releasePause, and none before that.
+func (s *sweeper) SweepAfterRelease() { notifyOf(s.Released) }
+
 // SweepSoon makes a sweep due before the interval ends.
-func (s *sweeper) SweepSoon() {
+func (s *sweeper) SweepSoon() { notifyOf(s.Soon) }
+
+// notifyOf has the reader of a channel with room for one know that something happened.
+func notifyOf(of chan struct{}) {
 	select {
-	case s.Soon <- struct{}{}:
-	default: // one is due already
+	case of <- struct{}{}:
+	default: // it is to know already
 	}
 }
 
