@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,11 +117,44 @@ func BenchmarkDispatch(b *testing.B) {
 		warm("warm", keys) // in the order of a map
 		slices.Sort(keys)
 		warm("warm,sorted", keys)
+		stop := poll(c, 10, 20)
+		warm("warm,sorted,polled", keys)
+		stop()
 		cancel()
 		if err := <-stopped; err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// poll has pollers list pages of keys in two states, and the first keys in an order, so many times a second each.
+func poll(c *Controller[*site], pollers, perSecond int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range pollers {
+		all.Go(func() {
+			turn := time.NewTicker(time.Second / time.Duration(perSecond))
+			defer turn.Stop()
+			for i := 0; ; i++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-turn.C:
+				}
+				if i%2 == 0 {
+					c.TopKeys(10, OldestFirst, StateReady)
+					continue
+				}
+				seen := 0
+				for range c.KeysAfter("", StateReady, StateParked) {
+					if seen++; seen == 50 {
+						break
+					}
+				}
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
 }
 
 // BenchmarkPutToReconcile is the time from a put by another connection to Reconcile being entered, and beside it,
