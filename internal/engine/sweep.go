@@ -24,6 +24,7 @@ type sweepPrimaries interface {
 type sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
 	Soon      chan struct{}                                 // with room for one; see SweepSoon
+	Orders    chan func(ctx context.Context)                // without room; see Order
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries sweepPrimaries
@@ -58,7 +59,7 @@ func (s *sweeper) Collect(ctx context.Context) {
 	}
 }
 
-// await returns at the end of the interval, or when SweepSoon was called.
+// await returns at the end of the interval, or when SweepSoon was called. Meanwhile it does what is ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -66,10 +67,34 @@ func (s *sweeper) await(ctx context.Context) {
 		defer timer.Stop()
 		end = timer.C
 	}
+	for {
+		select {
+		case order := <-s.Orders:
+			order(ctx)
+		case <-end:
+			return
+		case <-s.Soon:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Order has something done between two sweeps, with a context that ends with the term, and waits for its end. The error
+// is that of ctx, which ended before: nothing was done.
+func (s *sweeper) Order(ctx context.Context, do func(ctx context.Context)) error {
+	done := make(chan struct{})
+	order := func(term context.Context) {
+		defer close(done)
+		do(term)
+	}
 	select {
-	case <-end:
-	case <-s.Soon:
+	case s.Orders <- order:
+		<-done
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
