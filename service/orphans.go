@@ -102,6 +102,13 @@ func shownOrphan(o lifecycle.Orphan) Orphan {
 	}
 }
 
+// OrphanCommands are how an operator has the service list orphans, and delete them.
+func (c *served) OrphanCommands(controller string) (list, remove string) {
+	subject := c.service.cfg.Prefix + "." + token(controller)
+	return fmt.Sprintf("nats req %s.read.orphans ''", subject),
+		fmt.Sprintf(`nats req %s.act.orphans-delete '{"expect":<count>}'`, subject)
+}
+
 // OrphansDeleteRequest is the request of "orphans-delete".
 type OrphansDeleteRequest struct {
 	// Expect is the Count of "orphans" with the same Owner and Source. It is needed.

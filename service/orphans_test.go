@@ -25,6 +25,7 @@ type restored struct {
 	*controlled
 	pages *entity.Client[*site]
 	admin *nats.Conn
+	sites entity.Config
 }
 
 const lost = 5 // sites that are younger than the backup
@@ -32,7 +33,7 @@ const lost = 5 // sites that are younger than the backup
 func (w *world) restoredSites(opts ...controller.Option) *restored {
 	w.Helper()
 	s := w.service()
-	r := &restored{world: w, pages: w.client(pagesConfig), admin: w.js.Conn()}
+	r := &restored{world: w, pages: w.client(pagesConfig), admin: w.js.Conn(), sites: sitesConfig}
 	r.controlled = r.makerOfPages(s, opts...)
 	stop := w.run(r.controlled)
 	w.put("sites", "shop.old", `{}`)
@@ -60,15 +61,13 @@ func (w *world) restoredSites(opts ...controller.Option) *restored {
 
 func (r *restored) makerOfPages(s *Service, opts ...controller.Option) *controlled {
 	r.Helper()
-	c := &controlled{reconciles: &reconciles{}, service: s, client: r.client(sitesConfig)}
+	c := &controlled{reconciles: &reconciles{}, service: s, client: r.world.client(r.sites)}
 	made, err := controller.New("sites", c.client, pageMaker(c.client, r.pages),
 		append([]controller.Option{s.Controller(), quickLease, controller.Owns(r.pages)}, opts...)...)
 	r.must(err)
 	c.Controller = made
 	return c
 }
-
-func (r *restored) client(cfg entity.Config) *entity.Client[*site] { return r.world.client(cfg) }
 
 func (r *restored) marked(name, instance, key string) *site {
 	page := &site{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
@@ -223,5 +222,67 @@ func TestOrphansAreOfTheWholeController(t *testing.T) {
 			}
 		}
 		r.has("young0", "young4")
+	})
+}
+
+// TestWhatIsToldAfterARestoreNamesTheListOfWhatToPutBack, as a command to copy. When all is back nothing is told.
+func TestWhatIsToldAfterARestoreNamesTheListOfWhatToPutBack(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		onDisk := sitesConfig
+		onDisk.Storage = jetstream.FileStorage
+		r := &restored{world: w, pages: w.client(pagesConfig), admin: w.js.Conn(), sites: onDisk}
+		r.controlled = r.makerOfPages(w.service())
+		stop := w.run(r.controlled)
+		put := func(name string) {
+			w.put("sites", "shop."+name, `{}`)
+			natstest.Eventually(w, name+" has its page", func() bool { return r.Explain("shop/"+name).State == controller.StateCalm })
+		}
+		put("old")
+		var backup []*natstest.Snapshot
+		for _, bucket := range []string{"sites-status", "sites"} {
+			snapshot, err := natstest.TakeSnapshot(t.Context(), r.admin, "KV_"+bucket)
+			w.must(err)
+			backup = append(backup, snapshot)
+		}
+		put("young0")
+		put("young1")
+		stop()
+		for i, bucket := range []string{"sites-status", "sites"} {
+			w.must(w.js.DeleteStream(t.Context(), "KV_"+bucket))
+			w.must(backup[i].Restore(t.Context(), r.admin))
+		}
+
+		s := w.service()
+		r.controlled = r.makerOfPages(s, controller.WithResyncInterval(time.Minute))
+		w.run(r.controlled)
+		w.run(s)
+		time.Sleep(2 * time.Minute) // the lease that came back with the records has to run out
+		w.answers("nagi.sites.read.stats")
+		told := func() string {
+			if err := r.Stats().Degraded["restore (bucket sites-status)"]; err != nil {
+				return err.Error()
+			}
+			return ""
+		}
+		natstest.Eventually(w, "it is told", func() bool { return told() != "" })
+		for _, command := range []string{
+			"nats req nagi.sites.read.orphans ''", `nats req nagi.sites.act.orphans-delete '{"expect":<count>}'`,
+		} {
+			if !strings.Contains(told(), command) {
+				t.Errorf("it does not say %s: %s", command, told())
+			}
+		}
+		list := r.list("")
+		if list.Count != 2 || list.Orphans[0].Owner != "shop/young0" || list.Orphans[1].Owner != "shop/young1" {
+			t.Errorf("%+v", list)
+		}
+		put("young0")
+		put("young1")
+		time.Sleep(3 * time.Minute)
+		if list = r.list(""); list.Count+list.Kept > 0 || told() != "" {
+			t.Errorf("%+v, told is %s", list, told())
+		}
+		r.has("old", "young0", "young1")
 	})
 }

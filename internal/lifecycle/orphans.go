@@ -41,10 +41,11 @@ type Orphan struct {
 
 	version string
 	in      source.Owned
+	deletes bool // the runtime deletes there
 }
 
 // Deletable reports whether DeleteOrphans deletes it: not what may be another's, nor what the brake holds.
-func (o Orphan) Deletable() bool { return o.Why == OrphanNeverWas && o.in.Deletable() }
+func (o Orphan) Deletable() bool { return o.Why == OrphanNeverWas && o.deletes }
 
 // ID orders orphans by their owners. It is text that can be shown.
 func (o Orphan) ID() string {
@@ -90,6 +91,7 @@ func (o *ownerless) noteOrphan(v verdict, s source.Owned, obj metav1.Object) {
 	o.orphans = append(o.orphans, Orphan{
 		Source: s.String(), Kind: kind, Object: source.ObjectKey(obj), OwnerKind: of.Kind, OwnerKey: key,
 		Installation: of.Instance, Why: why, version: versionOf(obj), in: s,
+		deletes: s.Deletable() && !o.teardown.NoCascade,
 	})
 }
 
@@ -164,7 +166,7 @@ func (t *Teardown) DeleteOrphans(ctx context.Context, filter OrphanFilter, expec
 	if err != nil {
 		return 0, err
 	}
-	all = slices.DeleteFunc(all, func(o Orphan) bool { return t.NoCascade || !o.Deletable() })
+	all = slices.DeleteFunc(all, func(o Orphan) bool { return !o.Deletable() })
 	if len(all) != expect {
 		return 0, &OrphansDiffer{len(all)}
 	}
