@@ -13,13 +13,14 @@ import (
 
 // The reasons of the events that say what was done for a request. They are about the primary, or the controller.
 const (
-	ReasonReconcile    = "ReconcileRequested"
-	ReasonUnpark       = "UnparkRequested"
-	ReasonResync       = "ResyncRequested"
-	ReasonSuspend      = "SuspendRequested"
-	ReasonResume       = "ResumeRequested"
-	ReasonBrakeRelease = "BrakeReleaseRequested"
-	ReasonBrakeRestore = "BrakeRestoreRequested"
+	ReasonReconcile     = "ReconcileRequested"
+	ReasonUnpark        = "UnparkRequested"
+	ReasonResync        = "ResyncRequested"
+	ReasonSuspend       = "SuspendRequested"
+	ReasonResume        = "ResumeRequested"
+	ReasonBrakeRelease  = "BrakeReleaseRequested"
+	ReasonBrakeRestore  = "BrakeRestoreRequested"
+	ReasonOrphansDelete = "OrphansDeleteRequested"
 )
 
 // Done is the answer to "reconcile", "unpark", "suspend" and "resume".

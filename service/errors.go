@@ -35,6 +35,8 @@ type Error struct {
 	Brake *Brake `json:"brake,omitempty"`
 	// Restorable is how many missing documents can be restored, if a request named something else.
 	Restorable *int `json:"restorable,omitempty"`
+	// Deletable is how many orphans can be deleted, if a request expected another number.
+	Deletable *int `json:"deletable,omitempty"`
 }
 
 // Error implements error: the code and the description.

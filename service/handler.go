@@ -53,6 +53,7 @@ func verbs() []*verb {
 		{name: "notok", access: read, do: listNotOK},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
 		{name: "brake-vanished", access: read, whole: true, do: listVanished},
+		{name: "orphans", access: read, whole: true, do: listOrphans},
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
@@ -60,6 +61,7 @@ func verbs() []*verb {
 		{name: "resume", access: act, do: resume, turn: keyTurn},
 		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
 		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn},
+		{name: "orphans-delete", access: act, whole: true, do: deleteOrphans, turn: orphansTurn},
 		// The last one that the server hears of: who has an answer to it finds all others.
 		{name: "stats", access: read, whole: true, do: stats},
 	}

@@ -106,8 +106,16 @@ func (b *Brake) reportDoubted(ctx context.Context, how string) {
 		if how == "" || ctx.Err() != nil { // after the term it would never be taken off
 			return nil
 		}
+		list, remove := "", "delete by hand what nobody needs"
+		if b.Orphans.ToList != "" {
+			list = ", whose keys " + b.Orphans.ToList + " lists"
+			remove = b.Orphans.ToDelete + " deletes what nobody needs, with the count of that list"
+		}
 		return errors.New("the stream of the bucket may have been restored from a backup: " + how +
-			". Nothing deletes what they own. Put back the documents that are younger than the backup; else somebody " +
-			"made these revisions up: delete by hand what nobody needs")
+			". Nothing deletes what they own. Put back the documents that are younger than the backup" + list +
+			"; else somebody made these revisions up: " + remove)
 	})
 }
+
+// OrphanCommands are how to list and to delete what names owners that never were, as commands to copy.
+type OrphanCommands struct{ ToList, ToDelete string }

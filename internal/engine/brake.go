@@ -28,6 +28,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		},
 		Board:   e.health,
 		Restore: e.restoreCommand(),
+		Orphans: e.orphanCommands(),
 	})
 }
 
@@ -41,6 +42,18 @@ func (e *Engine) restoreCommand() func(engagement string, held int) string {
 		}
 	}
 	return nil
+}
+
+// orphanCommands are how an operator lists and deletes orphans; zero where nothing beside the controller offers it.
+func (e *Engine) orphanCommands() (c brake.OrphanCommands) {
+	for _, beside := range e.opts.Beside {
+		if s, ok := beside.(interface {
+			OrphanCommands(controller string) (list, remove string)
+		}); ok {
+			c.ToList, c.ToDelete = s.OrphanCommands(e.name)
+		}
+	}
+	return c
 }
 
 // brakeChanged tells the counters, the user's callback and the event recorder that the brake engaged or went off.

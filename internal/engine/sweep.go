@@ -25,6 +25,7 @@ type sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
 	Soon      chan struct{}                                 // with room for one; see SweepSoon
 	Released  chan struct{}                                 // the same; see SweepAfterRelease
+	Orders    chan func(ctx context.Context)                // without room; see Order
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries sweepPrimaries
@@ -64,6 +65,7 @@ func (s *sweeper) Collect(ctx context.Context) {
 const releasePause = 10 * time.Second
 
 // await returns at the end of the interval, a while after the brake was released, or when SweepSoon was called.
+// Meanwhile it does what is ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -77,6 +79,8 @@ func (s *sweeper) await(ctx context.Context) {
 			timer := time.NewTimer(releasePause)
 			defer timer.Stop()
 			end = timer.C
+		case order := <-s.Orders:
+			order(ctx)
 		case <-end:
 			return
 		case <-s.Soon:
@@ -84,6 +88,23 @@ func (s *sweeper) await(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// Order has something done between two sweeps, with a context that ends with the term, and waits for its end. The error
+// is that of ctx, which ended before: nothing was done.
+func (s *sweeper) Order(ctx context.Context, do func(ctx context.Context)) error {
+	done := make(chan struct{})
+	order := func(term context.Context) {
+		defer close(done)
+		do(term)
+	}
+	select {
+	case s.Orders <- order:
+		<-done
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -79,6 +81,8 @@ func (g *guarded) ForgetPrune(string)          {}
 func (g *guarded) LetsGo(string) bool          { return g.owed && !g.holds }
 
 func (g *guarded) WasLetGo(string) bool { return true }
+
+func (g *guarded) HoldsOrphans(string) bool { return g.holds }
 
 func (g *guarded) AdmitSwept(context.Context, string, string, string, string) bool {
 	return !g.owed && !g.holds
@@ -161,6 +165,29 @@ func (g *guarded) cascade(ctx context.Context) (gone bool, err error) {
 	return td.cascade(ctx, td.absence("shop/home"))
 }
 
+// leftNothing are records of which none says that a secondary was left on purpose.
+type leftNothing struct{ TeardownRecords }
+
+func (leftNothing) Unreadable(string) bool { return false }
+
+func (leftNothing) GetReserved(context.Context, string) (data []byte, revision uint64, err error) {
+	return nil, 0, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+// orphans deletes what an operator has ordered, as a sweep has seen it.
+func (g *guarded) orphans(ctx context.Context) {
+	td := NewTeardown(TeardownConfig{
+		Kind: "Site", Primaries: g, Owner: g, Guard: g.guard(), Brake: g, APIs: &apisource.Set{}, Records: leftNothing{},
+		Anchors:  &record.Anchors{Records: guardedRecords{guarded: g}},
+		Counters: TeardownCounters{Cascaded: func() {}},
+	})
+	o := Orphan{Object: "shop/page", OwnerKey: "shop/home", Why: OrphanNeverWas, in: guardedSource{g: g}}
+	if g.object.Namespace == "away" {
+		o.Object = "away/page"
+	}
+	_, _ = td.deleteOrphansOf(ctx, "shop/home", []Orphan{o}, ownedNow{})
+}
+
 // endedReconcile wants nothing of what it owns.
 type endedReconcile struct{}
 
@@ -232,6 +259,7 @@ func TestNothingGoesThatOneCheckRefuses(t *testing.T) {
 	}{
 		"the cascade":               {false, true, cascade},
 		"the cascade after a sweep": {false, false, cascade},
+		"orphans that are ordered":  {false, false, (*guarded).orphans},
 		"the prune":                 {true, true, (*guarded).unwanted},
 		"another, of what is gone":  {false, true, (*guarded).another},
 		"another, of what is there": {true, true, (*guarded).another},

@@ -35,6 +35,7 @@ type ownerless struct {
 	keys     map[string]string // of primaries and anchors by the hash of them; made for the first hash
 	had      map[string]answer // what the leader has of a missing owner, by key
 	asked    int
+	orphans  []Orphan
 }
 
 // answer is what the leader says of an owner that has neither a document nor a record.

@@ -32,6 +32,7 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 	for _, o := range found {
 		none.Orphaned += o.Count
 	}
+	t.keepOrphans(none.orphans)
 	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
 	return found, none.Ownerless
 }
@@ -82,6 +83,7 @@ func (t *Teardown) orphanedIn(
 	for _, obj := range s.All() {
 		v, key := none.judge(ctx, s, obj, claim, left)
 		none.note(v, s, obj)
+		none.noteOrphan(v, s, obj)
 		if v == foreign {
 			t.Counters.Foreign()
 		}

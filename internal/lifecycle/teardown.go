@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -62,6 +63,8 @@ type TeardownBrake interface {
 	WasLetGo(owner string) bool
 	// AdmitSwept reports whether an object may be deleted whose owner has neither a document nor a record.
 	AdmitSwept(ctx context.Context, owner, source, object, version string) bool
+	// HoldsOrphans reports whether it holds secondaries of the owner, which does not exist.
+	HoldsOrphans(owner string) bool
 }
 
 // TeardownRecords are the records and reserved keys of the status bucket.
@@ -98,8 +101,9 @@ type TeardownConfig struct {
 type Teardown struct {
 	TeardownConfig
 	deleted    deleted
-	unusedLeft map[string]struct{}    // see leftOwners; only the sweep's, as is the next
-	found      [verdicts]notify.Found // what sweeps find that is told, by source and key
+	unusedLeft map[string]struct{}     // see leftOwners; only the sweep's, as is the next
+	found      [verdicts]notify.Found  // what sweeps find that is told, by source and key
+	orphans    atomic.Pointer[orphans] // of the last sweep; nil before the first
 }
 
 // NewTeardown returns a Teardown.

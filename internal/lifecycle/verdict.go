@@ -30,16 +30,17 @@ const (
 
 // rulings say what becomes of an object in a sweep. What has no verdict that goes stays.
 var rulings = [verdicts]struct {
-	goes    bool // if the brake lets its owner go
-	known   bool // it counts among the objects of this installation
-	kept    bool // the brake goes on holding it, if it does
-	unknown bool // and so if it may have held it before
+	goes    bool         // if the brake lets its owner go
+	known   bool         // it counts among the objects of this installation
+	kept    bool         // the brake goes on holding it, if it does
+	unknown bool         // and so if it may have held it before
+	orphan  OrphanReason // why it is among the orphans that are listed, if it is
 	count   func(*Ownerless) *int
 	found   string // what the log says of those that the last sweep did not find
 	left    string // what the log says at the end of a teardown that has left some
 }{
 	unproven: {
-		count: func(o *Ownerless) *int { return &o.Unproven },
+		orphan: OrphanUnproven, count: func(o *Ownerless) *int { return &o.Unproven },
 		found: "Objects name an owner of this controller and carry no valid proof of it, so nothing deletes them. A " +
 			"reconcile that writes them proves them. Where none does, somebody else has marked them, or the " +
 			"reconciler no longer wants them: delete them by hand",
@@ -47,7 +48,7 @@ var rulings = [verdicts]struct {
 			"hand if they were the owner's",
 	},
 	contradicting: {
-		count: func(o *Ownerless) *int { return &o.Contradicting },
+		orphan: OrphanContradicting, count: func(o *Ownerless) *int { return &o.Contradicting },
 		found: "Labels name another owner or installation than annotations do, so it is not certain whose these " +
 			"objects are, and nothing deletes them: mend them, as Apply does, or delete them by hand",
 	},
@@ -57,7 +58,7 @@ var rulings = [verdicts]struct {
 			"or let their primaries adopt them (AdoptOrFail)",
 	},
 	neverWas: {
-		kept: true, count: func(o *Ownerless) *int { return &o.NeverWas },
+		kept: true, orphan: OrphanNeverWas, count: func(o *Ownerless) *int { return &o.NeverWas },
 		found: "Objects name an owner that, as far as anybody can tell, never was: it has neither a document nor a " +
 			"record, and the leader no marker of its delete. Nothing deletes them, because somebody else may have " +
 			"made them; delete them by hand if nobody needs them",
@@ -72,11 +73,13 @@ var rulings = [verdicts]struct {
 		left: "The teardown has left objects that name this owner from other namespaces: open their source to such " +
 			"owners (WithOwnersInOtherNamespaces) if they are the owner's, or delete them by hand",
 	},
-	hashed:     {count: func(o *Ownerless) *int { return &o.Hashed }},
-	unanswered: {kept: true, unknown: true, count: func(o *Ownerless) *int { return &o.unanswered }},
+	hashed: {orphan: OrphanHashed, count: func(o *Ownerless) *int { return &o.Hashed }},
+	unanswered: {
+		kept: true, unknown: true, orphan: OrphanUnanswered, count: func(o *Ownerless) *int { return &o.unanswered },
+	},
 	unreadable: {known: true, kept: true, unknown: true},
 	ours:       {known: true},
-	orphaned:   {known: true, goes: true},
+	orphaned:   {known: true, goes: true, orphan: OrphanHeld},
 }
 
 // ruledByMarks says what the marks of an object tell, which names an owner of our kind with that key; "" if a hash

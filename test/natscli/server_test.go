@@ -23,7 +23,7 @@ func (w *walk) configure(roles string) {
 	for _, role := range []string{"bootstrap", "controller", "operator", "reader", "writer", "service"} {
 		fmt.Fprintf(&conf, "{ user: %s, password: x, permissions: $nagi_%s }\n", role, role)
 	}
-	conf.WriteString("] } }\n")
+	conf.WriteString("{ user: admin, password: x }\n] } }\n")
 	must(w.T, os.WriteFile(filepath.Join(w.dir, "roles.conf"), []byte(roles), 0o600))
 	must(w.T, os.WriteFile(filepath.Join(w.dir, "nats.conf"), []byte(conf.String()), 0o600))
 	w.url = "nats://" + address

@@ -1,5 +1,5 @@
 // Package natscli walks through the production page with the real nats command line: from an empty server, with
-// accounts and users, to a reader's question.
+// accounts and users, to a reader's question. And it restores a backup with the commands of the page about that.
 //
 // What is tried here is what the command line sends and what a nats-server that was configured by a file lets pass, so
 // server, program and command line are processes with real sockets. nats-server and the command line are those of the

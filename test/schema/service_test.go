@@ -152,7 +152,7 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	} {
 		a.state(key, state)
 	}
-	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 15 {
+	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 17 {
 		t.Errorf("%v", about)
 	}
 	a.done("read", "stats", `{}`)
@@ -179,10 +179,14 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	}
 	a.ask("read", "brake-vanished", `{"limit":5}`)
 	a.ask("act", "brake-restore", fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, 99))
+	a.done("read", "orphans", `{"limit":5}`)
+	if answer, code := a.ask("act", "orphans-delete", `{"expect":3}`); code != "409" || answer["deletable"] == nil {
+		t.Errorf("%v", answer)
+	}
 	a.done("act", "brake-release", fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, gone))
 	for name := range serviceDefinitions(t) {
 		if strings.HasSuffix(name, "-answer") && !a.seen[name] && !strings.HasPrefix(name, "brake-vanished") &&
-			!strings.HasPrefix(name, "brake-restore") {
+			!strings.HasPrefix(name, "brake-restore") && name != "orphans-delete-answer" {
 			t.Errorf("no answer was a %s", name)
 		}
 	}
@@ -227,6 +231,10 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 		"brake-release-answer":  reflect.TypeFor[service.BrakeReleased](),
 		"brake-restore-request": reflect.TypeFor[service.BrakeRequest](),
 		"brake-restore-answer":  reflect.TypeFor[service.BrakeRestored](),
+		"orphan":                reflect.TypeFor[service.Orphan](),
+		"orphans-request":       reflect.TypeFor[service.OrphansRequest](), "orphans-answer": reflect.TypeFor[service.Orphans](),
+		"orphans-delete-request": reflect.TypeFor[service.OrphansDeleteRequest](),
+		"orphans-delete-answer":  reflect.TypeFor[service.OrphansDeleted](),
 	} {
 		compare(t, name, membersOf(of), keys(defs[name].Properties))
 	}
@@ -271,7 +279,7 @@ func TestTheServicesDocumentationIsWhatItIs(t *testing.T) {
 	}
 	for _, reason := range []string{
 		service.ReasonReconcile, service.ReasonUnpark, service.ReasonResync, service.ReasonSuspend, service.ReasonResume,
-		service.ReasonBrakeRelease, service.ReasonBrakeRestore,
+		service.ReasonBrakeRelease, service.ReasonBrakeRestore, service.ReasonOrphansDelete,
 	} {
 		if !bytes.Contains(data, []byte("`"+reason+"`")) {
 			t.Errorf("docs/service.md does not name the reason %s", reason)
@@ -282,13 +290,15 @@ func TestTheServicesDocumentationIsWhatItIs(t *testing.T) {
 // TestTheServicesSchemaRefusesWhatIsNoRequest: a schema that takes all would pass the other tests.
 func TestTheServicesSchemaRefusesWhatIsNoRequest(t *testing.T) {
 	for name, bodies := range map[string][]string{
-		"explain-request":       {`{}`, `{"key":7}`, `{"key":""}`, `{"key":"a","namespace":"b"}`, `[]`},
-		"keys-request":          {`{"states":"calm"}`, `{"states":["fine"]}`, `{"limit":-1}`, `{"more":1}`},
-		"list-request":          {`{"states":["fine"]}`, `{"limit":-1}`, `{"notOK":true}`},
-		"brake-release-request": {`{}`, `{"engagement":"x"}`, `{"count":1}`, `{"engagement":"x","count":-1}`},
-		"stats-request":         {`{"more":1}`, `7`},
-		"explain-answer":        {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
-		"error":                 {`{"code":200,"description":""}`, `{"code":400}`},
+		"explain-request":        {`{}`, `{"key":7}`, `{"key":""}`, `{"key":"a","namespace":"b"}`, `[]`},
+		"keys-request":           {`{"states":"calm"}`, `{"states":["fine"]}`, `{"limit":-1}`, `{"more":1}`},
+		"list-request":           {`{"states":["fine"]}`, `{"limit":-1}`, `{"notOK":true}`},
+		"brake-release-request":  {`{}`, `{"engagement":"x"}`, `{"count":1}`, `{"engagement":"x","count":-1}`},
+		"orphans-request":        {`{"limit":-1}`, `{"namespace":"shop"}`},
+		"orphans-delete-request": {`{}`, `{"expect":0}`, `{"owner":"a"}`},
+		"stats-request":          {`{"more":1}`, `7`},
+		"explain-answer":         {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
+		"error":                  {`{"code":200,"description":""}`, `{"code":400}`},
 	} {
 		schema := serviceSchema(t, name)
 		for _, body := range bodies {

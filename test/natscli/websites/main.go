@@ -51,12 +51,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (con
 var (
 	only = flag.String("only", "", "permissions: print them; buckets: make them; and exit")
 	url  = flag.String("url", "", "server")
+	name = flag.String("name", "websites", "of the controller and of its bucket")
+	last = flag.Int("last-document-limit", 0, "longest document in bytes that a record keeps; 0: the default")
 	user = flag.String("user", "controller", "user, whose inbox prefix is _INBOX_ and the name")
 )
 
 func run(ctx context.Context) error {
 	m, err := manager.New(ctx, manager.Config{
-		Name: "websites", URL: *url, User: *user, Password: "x", InboxPrefix: "_INBOX_" + *user,
+		Name: *name, URL: *url, User: *user, Password: "x", InboxPrefix: "_INBOX_" + *user,
 		WaitForServer: time.Minute, Only: *only, Events: &recorder.Config{},
 		Service: service.For(service.Config{}), ServiceAs: manager.User{User: "service", Password: "x"},
 	})
@@ -67,7 +69,9 @@ func run(ctx context.Context) error {
 	bound := func(kind, bucket string) entity.Config {
 		return entity.Config{Kind: kind, Bucket: bucket, BindOnly: true}
 	}
-	websites, err := manager.Client[*object](ctx, m, bound("Website", "websites"))
+	primaries := bound("Website", *name)
+	primaries.LastDocumentLimit = *last
+	websites, err := manager.Client[*object](ctx, m, primaries)
 	if err != nil {
 		return err
 	}
@@ -75,7 +79,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := controller.New("websites", websites, &reconciler{websites, pages}, controller.Owns(pages),
+	c, err := controller.New(*name, websites, &reconciler{websites, pages}, controller.Owns(pages),
 		registry.Publish(registry.Options{}), m.Controller())
 	if err != nil {
 		return err
