@@ -96,8 +96,8 @@ type Config struct {
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
 	Tell func(ctx context.Context, state State, message string)
-	// Restore is how to put back what vanished, as a command to copy. Nil: the program has none.
-	Restore func(engagement string, held int) string
+	// Restore is how to put back what vanished, as commands to copy. Nil: the program has none.
+	Restore func(engagement string) string
 	// Ignored is called when a request for a release has no effect, with what to do instead.
 	Ignored func(ctx context.Context, message string)
 	// Board shows an engaged brake as degraded, as long as Run runs.
