@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -92,8 +93,7 @@ func (e *Engine) tellTerms(
 			e.EventOfSelf(EventNormal, reasonWon, identity+" holds the lease and works")
 			<-term.Done()
 			if ctx.Err() == nil {
-				printable.Logger(klog.FromContext(ctx)).Info("Lease lost, this replica works no more",
-					"identity", identity, "why", context.Cause(term).Error())
+				e.logLoss(ctx, identity, context.Cause(term))
 				e.EventOfSelf(EventWarning, reasonLost,
 					identity+" works no more: "+printable.Message(context.Cause(term).Error()))
 			}
@@ -104,4 +104,15 @@ func (e *Engine) tellTerms(
 		case <-time.After(stuckRecorder):
 		}
 	}
+}
+
+// logLoss logs that the lease was lost. Where the process has a lease for all its controllers and the connection is
+// down, the lines of both say that already.
+func (e *Engine) logLoss(ctx context.Context, identity string, why error) {
+	js := e.primary.JetStream()
+	if lease.IsHosted(ctx) && js != nil && connection.Of(js.Conn()).Look().Disturbed() {
+		return
+	}
+	printable.Logger(klog.FromContext(ctx)).Info("Lease lost, this replica works no more",
+		"identity", identity, "why", why.Error())
 }
