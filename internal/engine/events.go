@@ -109,9 +109,10 @@ func (e *Engine) tellTerms(
 // logLoss logs that the lease was lost. Where the process has a lease for all its controllers and the connection is
 // down, the lines of both say that already.
 func (e *Engine) logLoss(ctx context.Context, identity string, why error) {
-	js := e.primary.JetStream()
-	if lease.IsHosted(ctx) && js != nil && connection.Of(js.Conn()).Look().Disturbed() {
-		return
+	if lease.IsHosted(ctx) {
+		if js := e.primary.JetStream(); js != nil && connection.Of(js.Conn()).Look().Disturbed() {
+			return
+		}
 	}
 	printable.Logger(klog.FromContext(ctx)).Info("Lease lost, this replica works no more",
 		"identity", identity, "why", why.Error())
