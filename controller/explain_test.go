@@ -484,7 +484,8 @@ func TestExplainSaysWhatTheBrakeHolds(t *testing.T) {
 		wantExplained(t, e, true, Explanation{
 			Key: key, State: StateHeld, Since: sometime, Held: true, Deleting: true, StillThereAll: 1, Leading: true,
 			Leader: "known", Recorded: entity.ReasonSynced, ReconciledRevision: n, ReconciledAt: sometime,
-			Says: "Its delete was not seen, and the brake holds it until a release, or until the document is back. " +
+			Says: "Its delete was not seen, and the brake holds it. Put the document back, and it is as before; a release " +
+				"of the brake deletes what it owns. " +
 				e.Says[strings.Index(e.Says, "Its document is gone"):]})
 		held := 0
 		for range m.c.Keys(StateHeld) {

@@ -64,17 +64,18 @@ type bucket struct {
 	markerTTL *atomic.Int64
 	opening   *opening // nil unless Config.OpenLater
 	// rollups is whether the stream takes the header that makes a purge marker remove all older revisions.
-	rollups *atomic.Bool
-	ids     *writeIDs
-	async   *asyncWriter
-	hook    *writeHook // nil if there is no listener of writes
+	rollups  *atomic.Bool
+	accepted *acceptedSettings
+	ids      *writeIDs
+	async    *asyncWriter
+	hook     *writeHook // nil if there is no listener of writes
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
 	b := &bucket{
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
 		ids: ids, async: async, place: new(atomic.Pointer[place]),
-		rollups: new(atomic.Bool), markerTTL: new(atomic.Int64),
+		rollups: new(atomic.Bool), markerTTL: new(atomic.Int64), accepted: new(acceptedSettings),
 	}
 	own := subjectsPerBucket + name + "."
 	b.place.Store(&place{prefix: own}) // until the stream is looked at

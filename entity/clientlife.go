@@ -12,6 +12,7 @@ func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
 	ofDocuments := c.shared.hooks.subscribe(c.untilClosed(hooks))
 	ofStatus := c.hooks.subscribe(Hooks{
 		Readable: hooks.Readable, Error: hooks.Error, Reserved: hooks.Reserved, Arrived: hooks.Arrived,
+		Settings: hooks.Settings,
 	})
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
@@ -44,6 +45,13 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 		out.Error = func(bucket string, err error) {
 			if !c.closed.Load() {
 				hooks.Error(bucket, err)
+			}
+		}
+	}
+	if hooks.Settings != nil {
+		out.Settings = func(bucket string, err error) {
+			if !c.closed.Load() {
+				hooks.Settings(bucket, err)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 )
@@ -107,8 +108,11 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
-		Arrived:         func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
-		OnError:         func(err error) { g.recordNews(func() { g.health.watch = err }) },
+		Arrived: func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
+		OnError: func(err error) { g.recordNews(func() { g.health.watch = err }) },
+		OnSettings: func(s jetstream.StreamConfig) {
+			g.news.setSettings(c.cfg.StatusBucket, c.records.bucket.changed(s, c.cfg))
+		},
 		CompareInterval: c.cfg.CompareInterval,
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ type hookState struct {
 	hooks    *hookSet
 	invalid  *invalidKeys
 	errors   map[string]error
+	settings map[string]error // by bucket
 	reserved map[string]reservedValue
 }
 
@@ -44,7 +45,8 @@ func (h *hookSet) renew() *hookState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.state = &hookState{
-		hooks: h, invalid: newInvalidKeys(), errors: map[string]error{}, reserved: map[string]reservedValue{},
+		hooks: h, invalid: newInvalidKeys(), errors: map[string]error{}, settings: map[string]error{},
+		reserved: map[string]reservedValue{},
 	}
 	return h.state
 }
@@ -89,6 +91,11 @@ func (h *hookSet) subscribe(hooks Hooks) (cancel func()) {
 	if hooks.Error != nil {
 		for bucket, err := range h.state.errors {
 			hooks.Error(bucket, err)
+		}
+	}
+	if hooks.Settings != nil {
+		for bucket, err := range h.state.settings {
+			hooks.Settings(bucket, err)
 		}
 	}
 	if hooks.Reserved != nil {

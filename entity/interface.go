@@ -78,6 +78,9 @@ type Hooks struct {
 	// Error is called when documents or records cannot be watched or a record is unreadable; bucket says which. It is
 	// called with nil when that is over.
 	Error func(bucket string, err error)
+	// Settings is called when the settings of a bucket, which an operator has changed or made anew since it was opened,
+	// are not safe any more; the error says how to mend them. It is called with nil when they are safe again.
+	Settings func(bucket string, err error)
 	// Arrived is called for each message of the documents' and the status bucket that comes in while they are watched,
 	// markers of deletes too, before the handlers hear of it. It is for what objects do not keep, as headers. The key
 	// of the entry is as in NATS. It comes in the order of revisions of each bucket.

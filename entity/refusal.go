@@ -54,6 +54,9 @@ const (
 // Is makes errors.Is find ErrRefused.
 func (e *apiError) Is(target error) bool { return target == ErrRefused && e.isFinal() }
 
+// owed is what not to do where something is full, however pressing it is.
+const owed = "do not purge or remove keys or streams of status buckets, whose records are teardowns that are owed"
+
 // refused is the error of a write that the server refused for good: what it means, and what to do.
 func (b *bucket) refused(natsKey string, e *apiError) error {
 	full := func(format string, args ...any) error {
@@ -62,16 +65,15 @@ func (b *bucket) refused(natsKey string, e *apiError) error {
 	}
 	switch code := e.ErrorCode; {
 	case code == codeStoreFailed && e.Description == bytesExceeded:
-		return full("raise max_bytes (nats stream edit %s --max-bytes=…); do not purge or remove keys of a status "+
-			"bucket, whose records are teardowns that are owed; a delete needs room, too", b.stream)
+		return full("raise max_bytes (nats stream edit %s --max-bytes=…), a delete needs room, too; %s", b.stream, owed)
 	case code == codeStoreFailed && e.Description == messagesExceeded:
-		return full("raise max_msgs (nats stream edit %s --max-msgs=…); do not purge or remove keys "+
-			"of a status bucket, whose records are teardowns that are owed", b.stream)
+		return full("raise max_msgs (nats stream edit %s --max-msgs=…), a delete needs room, too; %s", b.stream, owed)
 	case code == codeAccountFull:
-		return full("the account has reached its JetStream limits: delete what is not needed, or raise them")
+		return full("the account has reached its JetStream limits: raise max_file or max_mem of it; %s",
+			owed)
 	case code == codeServerFull, code == codeMemoryFull, code == codeStorageFull:
-		return full("the server has reached its JetStream limits: delete what is not needed, or raise " +
-			"max_file_store or max_memory_store")
+		return full("the server has reached its JetStream limits: raise max_file_store or max_memory_store, "+
+			"or give it a larger disk; %s", owed)
 	case code == codeMessageTooLarge:
 		return &tooLargeRefused{cause: e, StatusError: statusError(
 			http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "", natsKey,

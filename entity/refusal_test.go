@@ -67,6 +67,10 @@ func TestARefusalForGoodIsToldAtOnce(t *testing.T) {
 					errors.Is(err, entity.ErrOutcomeUnknown) {
 					t.Errorf("got %v, want %q", err, test.says)
 				}
+				if test.is(err) && errors.Is(err, entity.ErrFull) && (strings.Contains(err.Error(), "delete what") ||
+					!strings.Contains(err.Error(), "do not purge or remove keys or streams of status buckets")) {
+					t.Errorf("it advises what loses teardowns that are owed: %v", err)
+				}
 			})
 		})
 	}

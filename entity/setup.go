@@ -46,15 +46,8 @@ func openBucket(
 	if err != nil {
 		return settings, nil, fmt.Errorf("opening bucket %q for kind %s: %w", b.name, cfg.Kind, err)
 	}
-	problems, warnings := checkBucket(info.Config, cfg, b.name, b.nc.ConnectedServerVersion())
-	if age := info.Config.MaxAge; age > 0 && b.name == cfg.Bucket && !cfg.DocumentsExpire {
-		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
-			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
-			b.name, age, b.name))
-	}
-	if warning := rollupWarning(info.Config, cfg, b.name); warning != "" {
-		warnings = append(warnings, warning)
-	}
+	problems, warnings := settingsSay(info.Config, cfg, b.name, b.nc.ConnectedServerVersion())
+	b.accepted.accept(warnings)
 	if warning := cfg.differing(info.Config, b.name); warning != "" {
 		warnings = append(warnings, warning)
 	}
@@ -70,6 +63,21 @@ func openBucket(
 	}
 	b.rollups.Store(info.Config.AllowRollup)
 	return info.Config, warnings, nil
+}
+
+// settingsSay says what is wrong with the settings of a bucket, as checkBucket does, for what the client is to do with
+// it.
+func settingsSay(s jetstream.StreamConfig, cfg Config, name, connected string) (problems, warnings []string) {
+	problems, warnings = checkBucket(s, cfg, name, connected)
+	if age := s.MaxAge; age > 0 && name == cfg.Bucket && !cfg.DocumentsExpire {
+		warnings = append(warnings, fmt.Sprintf("bucket %q removes documents that are older than %v: "+
+			"set Config.DocumentsExpire if that is meant, or take the limit off (nats stream edit KV_%s --max-age=-1)",
+			name, age, name))
+	}
+	if warning := rollupWarning(s, cfg, name); warning != "" {
+		warnings = append(warnings, warning)
+	}
+	return problems, warnings
 }
 
 // rollupWarning says what a rollup can do to a bucket whose keys belong to several namespaces, and how to deny it; ""

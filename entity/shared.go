@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -92,8 +93,11 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 		Unseen: func(natsKey string, deleted uint64) runtime.Object {
 			return unseen(d.writes, keys, natsKey, deleted)
 		},
-		Arrived:         func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
-		OnError:         func(err error) { d.news.setError(cfg.Bucket, err) },
+		Arrived: func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
+		OnError: func(err error) { d.news.setError(cfg.Bucket, err) },
+		OnSettings: func(s jetstream.StreamConfig) {
+			d.news.setSettings(cfg.Bucket, c.documents.changed(s, cfg))
+		},
 		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
 		CompareInterval: cfg.CompareInterval,
 		DocumentsExpire: cfg.DocumentsExpire,

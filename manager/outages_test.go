@@ -96,6 +96,7 @@ var outages = map[string]struct {
 	happens func(t *testing.T, s *natstest.Server)
 	// leader and other are how many lines of the log each replica has for it, until a minute after its end.
 	leader, other int
+	beside        int      // lines of both that come from informers, which have no logger of a replica
 	says          []string // what the lines of the leader have, in this order
 }{
 	"the server is away for 2 s": {
@@ -105,6 +106,57 @@ var outages = map[string]struct {
 		happens: stopped(20 * time.Second), leader: 4, other: 2,
 		says: []string{"is lost", "lease of the process was lost", "Reconnected", "This process leads"},
 	},
+	"the bucket is removed and made anew": {
+		happens: remade("sites", 20*time.Second), leader: 2, other: 2, beside: 4,
+		says: []string{"the bucket does not exist", "Source works again"},
+	},
+	"the status bucket is full": {
+		happens: full("sites-status", 20*time.Second), leader: 2, other: 0,
+		says: []string{"raise max_bytes", "Source works again"},
+	},
+}
+
+// admin is what an operator works with.
+func admin(t *testing.T, s *natstest.Server) jetstream.JetStream {
+	t.Helper()
+	_, js := natstest.Connect(t, s.URL())
+	return js
+}
+
+// remade is a bucket that is removed and, after a while, made anew with the settings that it had.
+func remade(bucket string, after time.Duration) func(t *testing.T, s *natstest.Server) {
+	return func(t *testing.T, s *natstest.Server) {
+		t.Helper()
+		js := admin(t, s)
+		stream, err := js.Stream(t.Context(), "KV_"+bucket)
+		must(t, err)
+		must(t, js.DeleteStream(t.Context(), "KV_"+bucket))
+		time.Sleep(after)
+		_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
+		must(t, err)
+	}
+}
+
+// full is a bucket that takes no writes for a while.
+func full(bucket string, lasts time.Duration) func(t *testing.T, s *natstest.Server) {
+	return func(t *testing.T, s *natstest.Server) {
+		t.Helper()
+		js := admin(t, s)
+		stream, err := js.Stream(t.Context(), "KV_"+bucket)
+		must(t, err)
+		had := stream.CachedInfo().Config
+		limited := had
+		limited.MaxBytes = 1
+		_, err = js.UpdateStream(t.Context(), limited)
+		must(t, err)
+		for i := range 20 {
+			_, err := js.Publish(t.Context(), fmt.Sprint("$KV.sites.s", i), []byte(`{}`))
+			must(t, err)
+		}
+		time.Sleep(lasts)
+		_, err = js.UpdateStream(t.Context(), had)
+		must(t, err)
+	}
 }
 
 // TestAnOutageIsToldInFewLinesAndEachIsTrue of each replica.
@@ -126,8 +178,8 @@ func TestAnOutageIsToldInFewLinesAndEachIsTrue(t *testing.T) {
 				time.Sleep(time.Minute)
 				leader.wants(t, "the leader", outage.leader, outage.says)
 				other.wants(t, "the other replica", outage.other, nil)
-				if lines := beside.take(); len(lines) > 0 {
-					t.Errorf("lines of no replica:\n%s", strings.Join(lines, "\n"))
+				if lines := beside.take(); len(lines) != outage.beside || outage.leader+len(lines)/2 > 5 {
+					t.Errorf("%d lines of informers, want %d:\n%s", len(lines), outage.beside, strings.Join(lines, "\n"))
 				}
 				must(t, leader.stop())
 				must(t, other.stop())

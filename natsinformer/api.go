@@ -153,6 +153,7 @@ func (s *session) askStream(c *call, done func(*streamInfo, error)) {
 		info := &streamInfo{}
 		err = s.src.decodeAnswer(c.subject, answer, info, func() *apiError { return info.Error })
 		if err == nil {
+			s.src.tellSettings(answer)
 			s.src.expires, s.src.marks = info.Config.AllowMsgTTL, info.Config.MarkerTTL > 0
 			if !info.Time.IsZero() {
 				s.src.ahead = time.Until(info.Time)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
@@ -59,6 +60,9 @@ type Config struct {
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)
+	// OnSettings is told of the settings of the bucket's stream when they are first known and, within seconds, when
+	// they have changed: an operator may change them, or make the bucket anew. It must return quickly, and may be nil.
+	OnSettings func(jetstream.StreamConfig)
 	// DocumentsExpire says that the bucket's age limit (max_age) is meant: a key that it removes counts as deleted by
 	// somebody, if the stream leaves a marker (subject_delete_marker_ttl). The zero value means that such a delete is
 	// inferred, see Deletion.

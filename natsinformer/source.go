@@ -38,6 +38,7 @@ type source struct {
 	counted counted
 
 	listedPrefix string // place.Prefix of what is known
+	settings     []byte // of the stream, as Config.OnSettings was told last
 
 	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
 	// removes, and how far its clock is ahead of ours.

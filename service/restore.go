@@ -194,10 +194,10 @@ func (r *request) notRestored(err error) error {
 }
 
 // RestoreCommand is how an operator has the service put documents back: the command that lists them, with their count,
-// and the one that restores them.
-func (c *served) RestoreCommand(controller, engagement string, held int) string {
+// and the one that restores them. How many can be restored is not known before they are listed, so the second command
+// has COUNT in that place, with which it is refused.
+func (c *served) RestoreCommand(controller, engagement string) string {
 	subject := c.service.cfg.Prefix + "." + token(controller)
-	return fmt.Sprintf(`nats req %s.read.brake-vanished '' lists them with their count, and `+
-		`nats req %s.act.brake-restore '{"engagement":%q,"count":%d}' restores them`,
-		subject, subject, engagement, held)
+	return fmt.Sprintf(`nats req %s.read.brake-vanished '' lists it, with a count; with that count, `+
+		`nats req %s.act.brake-restore '{"engagement":%q,"count":COUNT}' puts it back`, subject, subject, engagement)
 }

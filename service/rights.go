@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 	"k8s.io/klog/v2"
@@ -30,7 +31,9 @@ func (s *Service) look(ctx context.Context, left looks) looks {
 // STATS to whatever subject is named. It sends messages without a receiver, which the server should refuse. A right to
 // single subjects, such as those of one bucket, is not found out: to try that, it would have to write there.
 func (s *Service) lookAtRights(ctx context.Context) (looked bool) {
+	denied := denials.Of(s.cfg.Conn)
 	for _, probe := range s.probes() {
+		denied.Expect(probe)
 		if !s.cfg.Conn.IsConnected() || s.cfg.Conn.Publish(probe, nil) != nil || !s.flushed(ctx) {
 			return false
 		}

@@ -95,9 +95,11 @@ type Config struct {
 	// Enqueue makes a key due. It must not call the brake.
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
-	Tell    func(ctx context.Context, state State, message string)
-	Restore func(engagement string, held int) string // how to put back what vanished, to copy; nil: there is none
-	Orphans OrphanCommands                           // zero: there are none
+	Tell func(ctx context.Context, state State, message string)
+	// Restore is how to put back what vanished, as commands to copy. Nil: the program has none.
+	Restore func(engagement string) string
+	// Orphans are how to list and delete what names owners that never were. The zero value: the program has none.
+	Orphans OrphanCommands
 	// Ignored is called when a request for a release has no effect, with what to do instead.
 	Ignored func(ctx context.Context, message string)
 	// Board shows an engaged brake as degraded, as long as Run runs.

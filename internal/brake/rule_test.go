@@ -253,7 +253,8 @@ func TestAKeyWithoutAnAnchorIsNoSuspect(t *testing.T) {
 	})
 }
 
-// TestItIsLoud: the callback is told once that it engaged, with the state, and once that it was released.
+// TestItIsLoud: the callback is told once that it engaged, with the state and what to do, the release last, and once
+// that it was released.
 func TestItIsLoud(t *testing.T) {
 	run(t, 20, func(t *testing.T, w *world) {
 		w.lose(names(0, 11)...)
@@ -264,8 +265,12 @@ func TestItIsLoud(t *testing.T) {
 		if len(w.told) != 2 {
 			t.Fatalf("told %+v", w.told)
 		}
-		if first := w.told[0]; !first.state.Engaged || first.state.Held != 11 ||
-			first.message != first.state.Reason+" (engagement "+first.state.Engagement+")" {
+		first := w.told[0]
+		last := "what 11 vanished primaries own, such as of "
+		command := fmt.Sprintf("ReleaseBrake, or nats kv put %s _nagi.release \"%s 11\"", "sites-status", first.state.Engagement)
+		if !first.state.Engaged || first.state.Held != 11 ||
+			!strings.HasPrefix(first.message, first.state.Reason+" (engagement "+first.state.Engagement+"). First put back ") ||
+			!strings.Contains(first.message, last) || !strings.HasSuffix(first.message, command) {
 			t.Errorf("told first %+v", first)
 		}
 		if second := w.told[1]; second.state.Engaged || !second.state.Released || !strings.HasPrefix(second.message, "11 deletes go on: 11 primaries that are gone,") {

@@ -223,12 +223,13 @@ func (b *Brake) tell(ctx context.Context, state State, message string) {
 func (b *Brake) announce(ctx context.Context, state State) {
 	logger := klog.FromContext(ctx)
 	b.mu.Lock()
-	restore, release := b.restoreAdvice(state), b.releaseAdvice(state)
+	first, last := b.keepAdvice(state), b.releaseAdvice(state)
+	message := fmt.Sprintf("%s (engagement %s). %s", state.Reason, state.Engagement, b.advice(state))
 	b.unlock()
 	logger.Error(nil, "BRAKE ENGAGED: nothing inferred is deleted until it is released",
 		"reason", state.Reason, "held", state.Held, "swept", state.Swept, "bucket", b.Bucket.Name(),
-		"engagement", state.Engagement, "first", restore, "then", release)
-	b.tell(ctx, state, fmt.Sprintf("%s (engagement %s)", state.Reason, state.Engagement))
+		"engagement", state.Engagement, "first", first, "last", last)
+	b.tell(ctx, state, message)
 	if err := b.keepState(ctx); err != nil {
 		logger.Error(err, "Cannot keep the state of the brake; it is decided anew after a restart")
 	}

@@ -7,8 +7,10 @@
 //
 //   - Who sends something opens a [Watch] on its subject before. The watch is told if the server denies exactly this
 //     subject. What is not watched is not remembered.
+//   - Who sends something to see that it is denied says so before ([Denials.Expect]). No one else is told of that
+//     denial.
 //   - There is one book of watches per connection. It takes the place of the connection's error handler, and passes
-//     every error on to the handler that was there. If another one is set, the book does so again with the next
+//     every other error on to the handler that was there. If another one is set, the book does so again with the next
 //     watch. It ends with the connection, and needs no goroutine.
 //   - If another handler was set after a watch was made, or if handlers are slow, a watch still knows what the
 //     connection says when it is asked: its last error. Of several denials at once that is only the last.
@@ -54,6 +56,8 @@ type book struct {
 	handler   uintptr                 // the code of our error handler, 0 before it was set
 	noted     error                   // the denial that the book heard of last
 	awaited   map[error]chan struct{} // closed when the book hears of a denial
+
+	expected map[string]struct{} // subjects, see Expect
 
 	lacks   atomic.Int64 // len(missing)
 	missing map[string]*missing
@@ -109,6 +113,9 @@ func (b *book) listen(nc *nats.Conn) {
 	}
 	ours := func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if weak.Make(nc) == b.of { // else a connection that was made with the options of this one
+			if b.isExpected(err) {
+				return
+			}
 			b.note(nc, err)
 		}
 		if before != nil {

@@ -33,12 +33,12 @@ func (e *Engine) newBrake() *brake.Brake {
 }
 
 // restoreCommand is how an operator puts vanished documents back; nil where nothing beside the controller offers it.
-func (e *Engine) restoreCommand() func(engagement string, held int) string {
+func (e *Engine) restoreCommand() func(engagement string) string {
 	for _, beside := range e.opts.Beside {
 		if s, ok := beside.(interface {
-			RestoreCommand(controller, engagement string, held int) string
+			RestoreCommand(controller, engagement string) string
 		}); ok {
-			return func(engagement string, held int) string { return s.RestoreCommand(e.name, engagement, held) }
+			return func(engagement string) string { return s.RestoreCommand(e.name, engagement) }
 		}
 	}
 	return nil

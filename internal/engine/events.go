@@ -92,12 +92,7 @@ func (e *Engine) tellTerms(
 			e.EventOfSelf(EventNormal, reasonWon, identity+" holds the lease and works")
 			<-term.Done()
 			if ctx.Err() == nil {
-				logger := printable.Logger(klog.FromContext(ctx))
-				if lease.IsHosted(ctx) {
-					logger = logger.V(1) // the process tells that it lost its lease
-				}
-				logger.Info("Lease lost, this replica works no more", "identity", identity,
-					"why", context.Cause(term).Error())
+				e.logLoss(ctx, identity, context.Cause(term))
 				e.EventOfSelf(EventWarning, reasonLost,
 					identity+" works no more: "+printable.Message(context.Cause(term).Error()))
 			}
@@ -108,4 +103,13 @@ func (e *Engine) tellTerms(
 		case <-time.After(stuckRecorder):
 		}
 	}
+}
+
+// logLoss logs that the lease was lost. Where the process has a lease for all its controllers, it tells that itself.
+func (e *Engine) logLoss(ctx context.Context, identity string, why error) {
+	logger := printable.Logger(klog.FromContext(ctx))
+	if lease.IsHosted(ctx) {
+		logger = logger.V(1)
+	}
+	logger.Info("Lease lost, this replica works no more", "identity", identity, "why", why.Error())
 }

@@ -189,11 +189,14 @@ func (e *Engine) settleRecordFailure(t *lifecycle.Term, it queue.Item, o *lifecy
 	delay := e.backoff.Delay(failures)
 	if !t.Over() {
 		e.stats.RecordErrors.Add(1)
-		if !errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
+		const says = "Cannot write the record, so the key is not reconciled; will try again"
+		about := []any{"key", it.Key, "bucket", e.statusBucket, "after", delay}
+		if errors.Is(o.Err, record.ErrUnrecordable) { // which is the key's own affair
+			tellRepeated(t, failures, o.Err, says, about...)
+		} else { // of all keys, told once by the board
 			e.recordsHealth.Failed(t.Ctx, o.Err)
+			t.Logger.V(1).Info(says, append(about, "attempt", failures, "err", o.Err)...)
 		}
-		tellRepeated(t, failures, o.Err, "Cannot write the record, so the key is not reconciled; will try again",
-			"key", it.Key, "bucket", e.statusBucket, "after", delay)
 	}
 	e.queue.AddAfter(it.Key, o.Ops, it.Prio, delay, queue.RetryDelay)
 }

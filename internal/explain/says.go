@@ -18,7 +18,7 @@ var wokenBy = map[State]string{
 	Parked:     "a change of the document or of what it owns or watches, Enqueue but for Resync or Retry, a restart",
 	Invalid:    "a revision that decodes, the delete of the document",
 	Suspended:  "a revision without the annotation nagi/suspend, the delete of the document",
-	Held:       "a release of the brake, the document being back",
+	Held:       "the document being back, a release of the brake",
 	API:        "the API answering again, a change of the document or of what it owns or watches, Enqueue",
 	Turn:       "a change of the document or of what it owns or watches, Enqueue",
 	OwnWrites:  "nothing earlier: it is looked at again every half second, and goes on after five at the latest",
@@ -62,7 +62,8 @@ func (e *Explanation) first() string {
 	case Suspended:
 		return "Its document asks not to be reconciled (annotation nagi/suspend)."
 	case Held:
-		return "Its delete was not seen, and the brake holds it until a release, or until the document is back."
+		return "Its delete was not seen, and the brake holds it. Put the document back, and it is as before; a " +
+			"release of the brake deletes what it owns."
 	case Parked:
 		return e.parked()
 	}

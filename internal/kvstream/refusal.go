@@ -56,7 +56,7 @@ func (a Asked) hint(code jetstream.ErrorCode) string {
 		return a.hintOfRoom()
 	case tooManyStreams:
 		return "the account has as many streams as it may have (max_streams), and " + a.Needs +
-			": delete one that is not needed, or have the limit raised"
+			": have the limit raised, or remove a stream that no program uses, never a status bucket"
 	case noCluster:
 		return fmt.Sprintf("%s is %d, and the server is in no cluster: set it to 1", a.ReplicasField, a.Replicas)
 	case noPeers:
@@ -75,8 +75,8 @@ func (a Asked) hint(code jetstream.ErrorCode) string {
 
 func (a Asked) hintOfRoom() string {
 	if a.MaxBytes <= 0 {
-		return "the account or the server has no room for it: delete a stream that is not needed, or raise max_file " +
-			"or max_mem of the account, max_file_store or max_memory_store of the server"
+		return "the account or the server has no room for it: raise max_file or max_mem of the account, " +
+			"max_file_store or max_memory_store of the server"
 	}
 	return fmt.Sprintf("%s is %d, which the server reserves for each of %d replicas, and account or server have not "+
 		"so much left: lower it, or raise max_file or max_mem of the account, max_file_store or max_memory_store of "+

@@ -22,7 +22,7 @@ func TestARefusalNamesTheField(t *testing.T) {
 		serverFull:        "lower it",
 		memoryFull:        "max_mem of the account",
 		storageFull:       "max_file_store",
-		tooManyStreams:    "max_streams), and one is missing: delete one",
+		tooManyStreams:    "max_streams), and one is missing: have the limit raised",
 		noCluster:         "Config.Replicas is 3, and the server is in no cluster: set it to 1",
 		noPeers:           `Config.Placement (cluster "east")`,
 		noLimitsOfTier:    "has no limits for so many",

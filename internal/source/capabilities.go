@@ -53,6 +53,8 @@ type Cached interface {
 	// Suspect is why one of them may show what its stream does not have any more, and since when; nil while nothing
 	// says so.
 	Suspect() (since time.Time, why error)
+	// Settings is why the settings of one of its buckets are not safe any more, and how to mend them; nil if they are.
+	Settings() error
 }
 
 // Prepared is what runs beside an engine and needs something to be made before, such as a bucket.

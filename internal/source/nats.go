@@ -30,6 +30,7 @@ type NATS[T entity.IEntity] struct {
 	handlers Handlers
 	release  []func()
 	health   health.Errors // by bucket
+	settings health.Errors // likewise
 	unowned  atomic.Bool   // an entity was written without an owner
 	watched  atomic.Pointer[watched]
 	seen     *causes.Seen // nil unless Traced
@@ -123,6 +124,10 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 		s.health.Set(bucket, err)
 		s.Changed(ctx, s)
 	}
+	hooks.Settings = func(bucket string, err error) {
+		s.settings.Set(bucket, err)
+		s.Changed(ctx, s)
+	}
 	if s.seen != nil {
 		hooks.Arrived = s.seen.Note
 	}
@@ -197,6 +202,9 @@ func (s *NATS[T]) Synced() []cache.DoneChecker { return s.handlers.Synced() }
 
 // Err implements Source.
 func (s *NATS[T]) Err() error { return s.health.Err() }
+
+// Settings implements Cached.
+func (s *NATS[T]) Settings() error { return s.settings.Err() }
 
 // IsOptional implements Source.
 func (s *NATS[T]) IsOptional() bool { return s.Late }
