@@ -366,7 +366,8 @@ var tenants = []step{
 		page: "docs/security.md", as: "tenant1", command: `nats req '$KV.sites.ns1.home' '' -H KV-Operation:DEL`,
 		shows: []string{`"seq":`},
 		check: func(w *walk, _ string) {
-			w.until("404", "tenant1", `nats req '$JS.API.DIRECT.GET.KV_sites-status.$KV.sites-status.ns1.home' '' 2>&1`)
+			w.until("KV-Operation: PURGE", "tenant1",
+				`nats req '$JS.API.DIRECT.GET.KV_sites-status.$KV.sites-status.ns1.home' '' 2>&1`) // it is torn down
 		},
 	},
 }
