@@ -30,12 +30,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// folder is that of programs, once it is made.
+var folder string
+
 // programs is the folder with nats, nats-server, websites and quickstart. It is made once, and removed by TestMain.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "natscli")
 	if err != nil {
 		return "", err
 	}
+	folder = dir
 	goTool := func(in string, args ...string) string {
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = in, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
@@ -56,8 +60,8 @@ var programs = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir)
+	if folder != "" {
+		_ = os.RemoveAll(folder)
 	}
 	os.Exit(code)
 }

@@ -3,6 +3,8 @@ package natscli
 import (
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -21,8 +23,11 @@ var walks = []struct {
 
 func beginQuickstart(w *walk) {
 	w.serve("")
-	w.start(w.command("quickstart", "-serve", "-url", w.url))
-	w.until("Website", nobody, "nats stream info KV_websites-status --json || true; echo Website")
+	w.start(w.shell("", "exec quickstart -serve -url "+w.url+" >quickstart.log 2>&1"))
+	w.untilTrue("the quickstart has played its scenario", func() bool {
+		said, err := os.ReadFile(filepath.Join(w.dir, "quickstart.log"))
+		return err == nil && strings.Contains(string(said), "Interrupt to stop")
+	})
 }
 
 var quickstart = []step{
