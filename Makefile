@@ -81,6 +81,7 @@ rolling: ## replicas of this code and of an earlier one take turns over one stat
 	$(GO) test -race $(LINK) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/rolling
 
 .PHONY: e2e
+# The modules below test/ read files outside of themselves, of which the cache of go test knows nothing.
 e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
 	$(race)
 	@packages=$$($(kube_tests)); set -x; \
@@ -88,7 +89,7 @@ e2e: kubetest ## all tests on a real Kubernetes API server, then those of the mo
 	@kube=$$($(kube_tests)); $(call test_raceless,{ grep -xF "$$kube" || true; })
 	@for module in $(CODE); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
-		test -z "$$packages" || (set -x; $(GO) test -race -parallel $(E2E_PARALLEL) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
+		test -z "$$packages" || (set -x; $(GO) test -race -count=1 -parallel $(E2E_PARALLEL) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
 	done
 
 .PHONY: servers

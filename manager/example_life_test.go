@@ -55,6 +55,7 @@ func TestTheControllerOfProductionTakesADocumentFromItsCreateToItsEnd(t *testing
 		}
 	}
 
+	must(t, makeBuckets(ctx))
 	stop := inProduction(t)
 	shop, blog, wiki := website("shop"), website("blog"), website("wiki")
 	for _, w := range []*Website{shop, blog, wiki} {

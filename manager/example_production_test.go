@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/nagi-runtime/nagi/manager"
 	"github.com/nagi-runtime/nagi/metrics"
 	"github.com/nagi-runtime/nagi/probes"
+	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/registry"
+	"github.com/nagi-runtime/nagi/service"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -48,19 +51,30 @@ func (r *websiteReconciler) Reconcile(ctx context.Context, req controller.Reques
 // address is where the example serves. In production it is "0.0.0.0:8080".
 var address = "127.0.0.1:0"
 
+var (
+	only = flag.String("only", "", "permissions: print those of each role; buckets: make them; and exit")
+	as   = flag.String("as", "controller", "user of the server, with the inbox prefix _INBOX_ and that name")
+)
+
 func run(ctx context.Context) error {
-	m, err := manager.New(ctx, manager.Config{Name: "websites", WaitForServer: time.Minute})
+	m, err := manager.New(ctx, manager.Config{
+		Name: "websites", Only: *only, WaitForServer: time.Minute, Events: &recorder.Config{},
+		User: *as, Password: os.Getenv("PASSWORD"), InboxPrefix: "_INBOX_" + *as,
+		Service:   service.For(service.Config{}),
+		ServiceAs: manager.User{User: "service", Password: os.Getenv("SERVICE_PASSWORD")},
+	})
 	if err != nil {
 		return err
 	}
 	defer m.Close(context.Background()) // after Run it does nothing
-	websites, err := manager.Client[*Website](ctx, m, entity.Config{Kind: "Website", Bucket: "websites"})
+	websites, err := manager.Client[*Website](ctx, m,
+		entity.Config{Kind: "Website", Bucket: "websites", BindOnly: true})
 	if err != nil {
 		return err
 	}
 	seen, health := metrics.New(), probes.New()
 	c, err := controller.New("websites", websites, &websiteReconciler{websites},
-		controller.WithWorkers(8), seen.Controller(), registry.Publish(registry.Options{}))
+		m.Controller(), seen.Controller(), registry.Publish(registry.Options{}))
 	if err != nil {
 		return err
 	}
@@ -74,15 +88,19 @@ func run(ctx context.Context) error {
 }
 
 func main() {
+	klog.InitFlags(nil) // -v=2 and the others of klog
+	flag.Parse()
 	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if err := run(ctx); err != nil {
-		klog.Fatal(err)
+		klog.Exit(err)
 	}
 }
 
-// The functions Reconcile, main and run are the main.go of a controller in production, with metrics, probes and an
-// entry in the registry of kinds. Here run has a server of its own, and somebody who puts a document.
+// The functions Reconcile, main and run are the main.go of a controller in production: metrics, probes, an entry in the
+// registry of kinds, events, and a service that is asked over NATS. With -only=permissions it prints the permissions of
+// each role, and with -only=buckets it makes the buckets, which run binds. Here run has a server of its own, without
+// users, and somebody who puts a document.
 func Example_production() {
 	_ = main
 	server, err := natstest.New()
@@ -95,6 +113,7 @@ func Example_production() {
 	defer os.Setenv("NATS_URL", before)
 	os.Setenv("NATS_URL", server.URL())
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	fmt.Println("buckets made, with error", makeBuckets(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()
 
@@ -102,8 +121,16 @@ func Example_production() {
 	stop()
 	fmt.Println("stopped, with error", <-ended)
 	// Output:
+	// buckets made, with error <nil>
 	// reconciled, with error <nil>
 	// stopped, with error <nil>
+}
+
+// makeBuckets is run with -only=buckets.
+func makeBuckets(ctx context.Context) error {
+	*only = manager.OnlyBuckets
+	defer func() { *only = "" }()
+	return run(ctx)
 }
 
 // publish puts a website and waits until it is published.

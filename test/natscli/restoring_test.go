@@ -1,7 +1,6 @@
 package natscli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -15,7 +14,7 @@ import (
 )
 
 // restoringPage is what an operator reads when a backup is to be restored.
-const restoringPage = "../../docs/restoring.md"
+const restoringPage = "docs/restoring.md"
 
 // procedure is a walk by the commands of the page, of a user who may do all.
 type procedure struct {
@@ -31,34 +30,25 @@ var (
 	placeholder  = regexp.MustCompile(`<[a-z]+>`)
 )
 
-// commandsOf are the commands of a page that are to be typed as they stand there, but for placeholders.
-func commandsOf(t *testing.T, page string) (commands []string) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	must(t, err)
-	for _, block := range shellInPage.FindAllStringSubmatch(string(text), -1) {
+// typedOn are the commands of a page that are to be typed as they stand there, but for placeholders.
+func typedOn(text string) (commands []string) {
+	for _, block := range shellInPage.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(block[1]) {
 			if line = strings.TrimSpace(line); line != "" {
 				commands = append(commands, line)
 			}
 		}
 	}
-	for _, inline := range inlineInPage.FindAllStringSubmatch(string(text), -1) {
+	for _, inline := range inlineInPage.FindAllStringSubmatch(text, -1) {
 		commands = append(commands, inline[1])
 	}
 	return commands
 }
 
-// shell runs a command as a person types it.
+// shell runs a command as an administrator types it.
 func (p *procedure) shell(command string) (string, error) {
-	cmd := exec.CommandContext(p.ctx, "sh", "-c", command)
-	cmd.Dir = p.dir
-	cmd.Env = []string{
-		"HOME=" + p.dir, "XDG_CONFIG_HOME=" + p.dir, "PATH=" + filepath.Dir(p.nats) + ":" + os.Getenv("PATH"),
-		"NATS_URL=" + p.url, "NATS_USER=admin", "NATS_PASSWORD=x",
-	}
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	out, said, err := p.try("admin", command)
+	return out + said, err
 }
 
 // does runs the first command of the page that begins so, with its placeholders filled in, and returns what it says.
@@ -129,7 +119,7 @@ func (p *procedure) pages() string {
 // starts starts the controller, until stop or the end of the test.
 func (p *procedure) starts() {
 	p.Helper()
-	cmd := p.command(p.program, "-name=sites", "-last-document-limit=300", "-url="+p.url)
+	cmd := p.program("controller", "change me 2", "-last-document-limit=300")
 	log, err := os.Create(filepath.Join(p.dir, "log"))
 	must(p.T, err)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -160,7 +150,7 @@ func answer[A any](p *procedure, text string) (a A) {
 }
 
 type (
-	held struct {
+	braked struct {
 		Brake struct {
 			Engaged            bool
 			Engagement         string
@@ -179,23 +169,23 @@ type (
 
 func newProcedure(t *testing.T) *procedure {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	p := &procedure{
-		walk: &walk{T: t, built: build(t), dir: t.TempDir(), ctx: ctx}, page: commandsOf(t, restoringPage),
-		run: map[string]bool{},
-	}
-	roles, err := p.command(p.program, "-only=permissions", "-name=sites").Output()
-	must(t, err)
-	p.configure(string(roles))
+	p := &procedure{walk: begin(t), page: typedOn(readPage(t, restoringPage)), run: map[string]bool{}}
+	p.printRoles("-bucket=sites")
+	p.configure("docs/production.md")
 	p.buckets()
 	return p
 }
 
+// program is a run of the program, as a user of docs/production.md.
+func (p *procedure) program(user, password string, flags ...string) *exec.Cmd {
+	cmd := p.command("websites", append([]string{"-bucket=sites", "-as=" + user}, flags...)...)
+	cmd.Env = append(cmd.Env, "NATS_URL="+p.url, "PASSWORD="+password, "SERVICE_PASSWORD=change me 3")
+	return cmd
+}
+
 func (p *procedure) buckets() {
 	p.Helper()
-	said, err := p.command(p.program, "-only=buckets", "-name=sites", "-url="+p.url, "-user=bootstrap").CombinedOutput()
-	if err != nil {
+	if said, err := p.program("bootstrap", "change me 1", "-only=buckets").CombinedOutput(); err != nil {
 		p.Fatalf("making the buckets: %v\n%s", err, said)
 	}
 }
@@ -229,7 +219,7 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 	p.becomes(`"owner":"young2"`, "nats req --raw nagi.sites.read.orphans ''")
 
 	// What is missing?
-	brake := answer[held](p, p.does("nats req --raw nagi.sites.read.brake-list")).Brake
+	brake := answer[braked](p, p.does("nats req --raw nagi.sites.read.brake-list")).Brake
 	missing := answer[vanished](p, p.does("nats req --raw nagi.sites.read.brake-vanished"))
 	orphans := answer[orphaned](p, p.does("nats req --raw nagi.sites.read.orphans"))
 	if !brake.Engaged || brake.Count != 3 || missing.Count != 2 || missing.NotRestorable != 1 || orphans.Count != 3 ||

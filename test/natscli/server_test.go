@@ -5,39 +5,62 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
 
-// configure starts a server with an account of the printed roles, on a port that was free a moment ago.
-func (w *walk) configure(roles string) {
+// confs are the configurations that a page shows, by their names.
+func (w *walk) confs(page string) map[string]string {
+	w.Helper()
+	shown := map[string]string{}
+	block := regexp.MustCompile("(?ms)^ *```text\n *# (\\w+\\.conf)\n(.*?)^ *```")
+	for _, found := range block.FindAllStringSubmatch(readPage(w.T, page), -1) {
+		shown[found[1]] = found[2]
+	}
+	return shown
+}
+
+// printRoles makes a roles.conf as the production page says, of a program.
+func (w *walk) printRoles(flags ...string) {
+	w.Helper()
+	w.typed("docs/production.md", "websites -only=permissions > roles.conf",
+		"websites", strings.Join(append([]string{"websites"}, flags...), " "))
+}
+
+// configure starts a server with what a page shows, and an administrator beside.
+func (w *walk) configure(page string) {
+	w.Helper()
+	confs := w.confs(page)
+	for name, conf := range confs {
+		if name != "nats.conf" {
+			must(w.T, os.WriteFile(filepath.Join(w.dir, name), []byte(conf), 0o600))
+		}
+	}
+	w.serve(strings.Replace(confs["nats.conf"], "users: [", "users: [\n{ user: admin, password: admin }\n", 1))
+	w.sh("", "nats context save admin --server="+w.url+" --user=admin --password=admin")
+}
+
+// serve starts a server on a port that was free a moment ago.
+func (w *walk) serve(conf string) {
 	w.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(w.T, err)
 	address := listener.Addr().String()
 	must(w.T, listener.Close())
-	var conf strings.Builder
-	fmt.Fprintf(&conf, "listen: %q\njetstream: { store_dir: %q }\ninclude roles.conf\n", address,
-		filepath.Join(w.dir, "store"))
-	conf.WriteString("accounts: { NAGI: { jetstream: enabled, users: [\n")
-	for _, role := range []string{"bootstrap", "controller", "operator", "reader", "writer", "service"} {
-		fmt.Fprintf(&conf, "{ user: %s, password: x, permissions: $nagi_%s }\n", role, role)
+	store := filepath.Join(w.dir, "store")
+	if !strings.Contains(conf, "listen:") {
+		conf = "listen: \"0.0.0.0:4222\"\njetstream: { store_dir: \"/data\" }\n" + conf
 	}
-	conf.WriteString("{ user: admin, password: x }\n] } }\n")
-	must(w.T, os.WriteFile(filepath.Join(w.dir, "roles.conf"), []byte(roles), 0o600))
-	must(w.T, os.WriteFile(filepath.Join(w.dir, "nats.conf"), []byte(conf.String()), 0o600))
+	conf = strings.NewReplacer("0.0.0.0:4222", address, "/data", store).Replace(conf)
+	must(w.T, os.WriteFile(filepath.Join(w.dir, "nats.conf"), []byte(conf), 0o600))
 	w.url = "nats://" + address
-	w.start(w.command(w.server, "-c", "nats.conf"))
-	for {
+	w.start(w.command("nats-server", "-c", "nats.conf"))
+	w.untilTrue(fmt.Sprintf("the server listens on %s", address), func() bool {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			_ = conn.Close()
-			return
 		}
-		select {
-		case <-w.ctx.Done():
-			w.Fatalf("the server does not listen: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err == nil
+	})
 }

@@ -1,5 +1,5 @@
-// Package natscli walks through the production page with the real nats command line: from an empty server, with
-// accounts and users, to a reader's question. And it restores a backup with the commands of the page about that.
+// Package natscli walks through the pages with the real nats command line: from an empty server, with accounts and
+// users, to a reader's question, and through each command that README.md and docs show.
 //
 // What is tried here is what the command line sends and what a nats-server that was configured by a file lets pass, so
 // server, program and command line are processes with real sockets. nats-server and the command line are those of the
@@ -10,10 +10,12 @@ package natscli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -28,43 +30,67 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// built are the programs of the walk.
-type built struct{ nats, server, program string }
+// folder is that of programs, once it is made.
+var folder string
 
-func build(t *testing.T) (b built) {
-	t.Helper()
-	goTool := func(dir string, args ...string) string {
+// programs is the folder with nats, nats-server, websites and quickstart. It is made once, and removed by TestMain.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "natscli")
+	if err != nil {
+		return "", err
+	}
+	folder = dir
+	goTool := func(in string, args ...string) string {
 		cmd := exec.Command("go", args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		cmd.Dir, cmd.Env = in, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 		var said bytes.Buffer
 		cmd.Stderr = &said
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &said)
+		out, failed := cmd.Output()
+		if failed != nil {
+			err = errors.Join(err, failed, errors.New(said.String()))
 		}
 		return strings.TrimSpace(string(out))
 	}
-	b.nats = goTool(".", "tool", "-n", "nats")
-	dir := t.TempDir()
-	b.server, b.program = filepath.Join(dir, "nats-server"), filepath.Join(dir, "websites")
-	goTool(root, "build", "-buildvcs=false", "-o", b.server, "./test/servers/current")
-	goTool(".", "build", "-buildvcs=false", "-o", b.program, "./websites")
-	return b
+	nats := goTool(".", "tool", "-n", "nats")
+	goTool(root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "nats-server"), "./test/servers/current")
+	goTool(root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "quickstart"), "./examples/quickstart")
+	goTool(".", "build", "-buildvcs=false", "-o", filepath.Join(dir, "websites"), "./websites")
+	return dir, errors.Join(err, os.Symlink(nats, filepath.Join(dir, "nats")))
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder != "" {
+		_ = os.RemoveAll(folder)
+	}
+	os.Exit(code)
 }
 
 // walk is a walk on one server.
 type walk struct {
 	*testing.T
-	built
-	dir, url string
-	ctx      context.Context
+	programs, dir, url string
+	ctx                context.Context
+}
+
+func begin(t *testing.T) *walk {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	dir, err := programs()
+	must(t, err)
+	return &walk{T: t, programs: dir, dir: t.TempDir(), ctx: ctx}
 }
 
 // command is a program that knows nothing of the contexts and variables of who runs the test.
-func (w *walk) command(path string, args ...string) *exec.Cmd {
+func (w *walk) command(name string, args ...string) *exec.Cmd {
+	path := name
+	if !filepath.IsAbs(name) {
+		path = filepath.Join(w.programs, name)
+	}
 	cmd := exec.CommandContext(w.ctx, path, args...)
 	cmd.Dir = w.dir
-	cmd.Env = []string{"HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "PATH=" + w.programs + ":" + os.Getenv("PATH")}
 	return cmd
 }
 
@@ -86,40 +112,80 @@ func (w *walk) start(cmd *exec.Cmd) {
 	})
 }
 
-// asked is what the command line of a role says, at once: what it may not do it waits for, for five seconds.
-func (w *walk) asked(role string, args ...string) string {
+// typed runs a command of a page that is none of the nats command line, with other words in place of some.
+func (w *walk) typed(page, command string, with ...string) {
+	w.Helper()
+	w.sh("", w.onPage(page, command, with...))
+}
+
+// onPage is a command that the page has.
+func (w *walk) onPage(page, command string, with ...string) string {
+	w.Helper()
+	if !strings.Contains(readPage(w.T, page), command) {
+		w.Fatalf("%s does not have: %s", page, command)
+	}
+	return strings.NewReplacer(append(with, "nats://nats:4222", w.url)...).Replace(command)
+}
+
+// shell is a line of a shell, in a context of the nats command line, or at the server as nobody.
+func (w *walk) shell(as, line string) *exec.Cmd {
+	cmd := w.command("/bin/sh", "-c", line)
+	switch as {
+	case "":
+	case nobody:
+		cmd.Env = append(cmd.Env, "NATS_URL="+w.url)
+	default:
+		cmd.Env = append(cmd.Env, "NATS_CONTEXT="+as)
+	}
+	return cmd
+}
+
+// nobody is at a server without users.
+const nobody = "nobody"
+
+// try runs a line of a shell.
+func (w *walk) try(as, line string) (out, said string, err error) {
+	cmd := w.shell(as, line)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// sh is what a line of a shell prints, which ends well, and soon: what the command line may not do it waits for, for five
+// seconds.
+func (w *walk) sh(as, line string) string {
 	w.Helper()
 	began := time.Now()
-	out, err := w.tried(role, args...)
-	if err != nil || strings.Contains(out, "ermissions") {
-		w.Fatalf("%s: nats %q: %v\n%s", role, args, err, out)
+	out, said, err := w.try(as, line)
+	if err != nil || strings.Contains(said, "ermissions Violation") {
+		w.Fatalf("%s: %s: %v\n%s%s", as, line, err, out, said)
 	}
-	if took := time.Since(began); took > 4*time.Second {
-		w.Errorf("%s: nats %q took %v: it waits for what it may not do\n%s", role, args, took, out)
+	if took := time.Since(began); took > 4500*time.Millisecond && strings.HasPrefix(line, "nats") {
+		w.Errorf("%s: %s took %v: it waits for what it may not do\n%s%s", as, line, took, out, said)
 	}
 	return out
 }
 
-// tried is asked without a demand.
-func (w *walk) tried(role string, args ...string) (string, error) {
-	cmd := w.command(w.nats, append([]string{
-		"--server", w.url, "--user", role, "--password", "x", "--inbox-prefix=_INBOX_" + role}, args...)...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+// until runs a line that asks until it prints a text.
+func (w *walk) until(want, as, line string) string {
+	w.Helper()
+	var out string
+	w.untilTrue(as+": "+line+" prints "+want, func() bool {
+		var err error
+		out, _, err = w.try(as, line)
+		return err == nil && strings.Contains(out, want)
+	})
+	return out
 }
 
-// until asks until the answer has a text.
-func (w *walk) until(want, role string, args ...string) string {
+func (w *walk) untilTrue(what string, holds func() bool) {
 	w.Helper()
-	for {
-		out, err := w.tried(role, args...)
-		if err == nil && strings.Contains(out, want) {
-			return w.asked(role, args...)
-		}
+	for !holds() {
 		select {
 		case <-w.ctx.Done():
-			w.Fatalf("%s: nats %q never says %q: %v\n%s", role, args, want, err, out)
-		case <-time.After(100 * time.Millisecond):
+			w.Fatalf("never: %s", what)
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
@@ -134,49 +200,63 @@ func (w *walk) has(out string, wants ...string) {
 	}
 }
 
+// saveContexts makes a context for each user, as the page says for the reader.
+func (w *walk) saveContexts() {
+	w.Helper()
+	const command = "nats context save reader --server=nats://nats:4222 --user=reader --password='change me 5' " +
+		"--inbox-prefix=_INBOX_reader"
+	for user, password := range map[string]string{
+		"bootstrap": "change me 1", "operator": "change me 4", "reader": "change me 5", "writer": "change me 6",
+	} {
+		w.sh("", w.onPage("docs/production.md", command, "reader", user, "change me 5", password))
+	}
+}
+
+// runProgram makes the buckets and starts the program, as the production page says.
+func (w *walk) runProgram(flags ...string) {
+	w.Helper()
+	const page = "docs/production.md"
+	program := strings.Join(append([]string{"exec websites"}, flags...), " ")
+	w.sh("", w.onPage(page, "NATS_URL=nats://nats:4222 PASSWORD='change me 1' websites -only=buckets -as=bootstrap",
+		" websites", " "+program))
+	w.start(w.command("/bin/sh", "-c", w.onPage(page,
+		"NATS_URL=nats://nats:4222 PASSWORD='change me 2' SERVICE_PASSWORD='change me 3' websites",
+		" websites", " "+program)))
+}
+
 // TestFromAnEmptyServerToAReadersQuestion: each user has the printed set of its role, and nothing else.
 func TestFromAnEmptyServerToAReadersQuestion(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	w := &walk{T: t, built: build(t), dir: t.TempDir(), ctx: ctx}
+	w := begin(t)
+	w.printRoles()
+	w.configure("docs/production.md")
+	w.saveContexts()
+	w.runProgram()
 
-	// What the program needs is printed, and configured.
-	roles, err := w.command(w.program, "-only=permissions").Output()
-	must(t, err)
-	w.configure(string(roles))
-
-	// The buckets are made, once.
-	if said, err := w.command(w.program, "-only=buckets", "-url="+w.url, "-user=bootstrap").CombinedOutput(); err != nil {
-		t.Fatalf("making the buckets: %v\n%s", err, said)
-	}
-	// The program runs, and only binds.
-	w.start(w.command(w.program, "-url="+w.url))
-
-	w.asked("writer", "kv", "put", "websites", "shop", `{"spec":{"title":"Shop"}}`)
-	w.until(`"phase":"Synced"`, "reader", "kv", "get", "--raw", "websites-status", "shop")
+	w.sh("writer", `nats kv put websites shop '{"spec":{"title":"Shop"}}'`)
+	w.until(`"phase":"Synced"`, "reader", "nats kv get --raw websites-status shop")
 	for _, role := range []string{"reader", "operator"} {
-		w.has(w.asked(role, "kv", "get", "--raw", "websites", "shop"), `"title":"Shop"`)
-		w.has(w.asked(role, "kv", "ls", "websites"), "shop")
-		w.has(w.asked(role, "kv", "get", "--raw", "websites-status", "_nagi.lease"), "holder")
-		w.until("Website", role, "kv", "ls", "nagi-kinds")
-		w.has(w.asked(role, "kv", "get", "--raw", "nagi-kinds", "Website"), `"websites"`)
-		w.has(w.asked(role, "stream", "info", "KV_websites"), "Messages: 1")
-		w.until("nagi", role, "micro", "ls")
-		w.has(w.until("says", role, "req", "--raw", "nagi.websites.read.explain", `{"key":"shop"}`), "as it should be")
+		w.has(w.sh(role, "nats kv get --raw websites shop"), `"title":"Shop"`)
+		w.has(w.sh(role, "nats kv ls websites"), "shop")
+		w.has(w.sh(role, "nats kv get --raw websites-status _nagi.lease"), "holder")
+		w.until("Website", role, "nats kv ls nagi-kinds")
+		w.has(w.sh(role, "nats kv get --raw nagi-kinds Website"), `"websites"`)
+		w.has(w.sh(role, "nats stream info KV_websites"), "Messages: 1")
+		w.until("nagi", role, "nats micro ls")
+		w.has(w.until("says", role, `nats req nagi.websites.read.explain '{"key":"shop"}'`), "as it should be")
 	}
-	w.has(w.asked("operator", "req", "--raw", "nagi.websites.act.suspend", `{"key":"shop"}`), "{")
-	w.until(`"phase":"Suspended"`, "reader", "kv", "get", "--raw", "websites-status", "shop")
-	w.has(w.asked("reader", "stream", "info", "NAGI_EVENTS"), "nagi.events.>")
-	w.asked("writer", "kv", "del", "-f", "websites", "shop")
+	w.has(w.sh("operator", `nats req nagi.websites.act.suspend '{"key":"shop"}'`), "{")
+	w.until(`"phase":"Suspended"`, "reader", "nats kv get --raw websites-status shop")
+	w.has(w.sh("reader", "nats stream info NAGI_EVENTS"), "nagi.events.>")
+	w.sh("writer", "nats kv del -f websites shop")
 
 	// What the roles are not for is refused.
-	for role, args := range map[string][]string{
-		"reader":    {"kv", "put", "websites", "other", "{}"},
-		"writer":    {"kv", "get", "--raw", "websites", "shop"},
-		"bootstrap": {"kv", "put", "websites", "other", "{}"},
+	for role, command := range map[string]string{
+		"reader":    "nats --timeout=1s kv put websites other {}",
+		"writer":    "nats --timeout=1s kv get --raw websites shop",
+		"bootstrap": "nats --timeout=1s kv put websites other {}",
 	} {
-		if out, err := w.tried(role, append([]string{"--timeout=1s"}, args...)...); err == nil {
-			t.Errorf("%s may %q: %s", role, args, out)
+		if out, _, err := w.try(role, command); err == nil {
+			t.Errorf("%s may: %s: %s", role, command, out)
 		}
 	}
 }

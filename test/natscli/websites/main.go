@@ -3,7 +3,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"os"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
@@ -18,11 +20,13 @@ import (
 )
 
 type spec struct {
-	Title string `json:"title"`
+	Domain string `json:"domain"`
+	Pages  int    `json:"pages"`
+	Title  string `json:"title"`
 }
 
 type status struct {
-	Published bool `json:"published"`
+	Ready bool `json:"ready"`
 }
 
 type object = entity.Object[spec, status]
@@ -37,50 +41,66 @@ func (r *reconciler) Reconcile(ctx context.Context, req controller.Request) (con
 	if err != nil {
 		return controller.Result{}, err
 	}
-	page := &object{ObjectMeta: metav1.ObjectMeta{Name: website.Name}}
+	if website.Spec.Domain == "nowhere" {
+		return controller.Result{}, controller.TerminalError(errors.New("no such domain"))
+	}
+	page := &object{ObjectMeta: metav1.ObjectMeta{Name: website.Name, Namespace: website.Namespace}}
 	if _, err := controller.CreateOrUpdate(ctx, r.pages, page, func(page *object) error {
 		page.Spec.Title = website.Spec.Title
 		return nil
 	}); err != nil {
 		return controller.Result{}, err
 	}
-	website.Status.Published = true
+	website.Status.Ready = true
 	return controller.Result{}, controller.SetStatus(ctx, website)
 }
 
+// The first two are the flags of docs/production.md. The others are what the pages call differently.
 var (
-	only = flag.String("only", "", "permissions: print them; buckets: make them; and exit")
-	url  = flag.String("url", "", "server")
-	name = flag.String("name", "websites", "of the controller and of its bucket")
-	last = flag.Int("last-document-limit", 0, "longest document in bytes that a record keeps; 0: the default")
-	user = flag.String("user", "controller", "user, whose inbox prefix is _INBOX_ and the name")
+	only       = flag.String("only", "", "permissions: print those of each role; buckets: make them; and exit")
+	as         = flag.String("as", "controller", "user of the server, with the inbox prefix _INBOX_ and that name")
+	kind       = flag.String("kind", "Website", "kind of the primaries")
+	apiVersion = flag.String("api-version", "", "that of the primaries")
+	bucket     = flag.String("bucket", "websites", "their bucket, and the name of program and controller")
+	namespaced = flag.Bool("namespaced", false, "keys have a namespace")
+	last       = flag.Int("last-document-limit", 0, "longest document in bytes that a record keeps; 0: the default")
+	bare       = flag.Bool("bare", false, "without service, events and registry")
 )
 
 func run(ctx context.Context) error {
-	m, err := manager.New(ctx, manager.Config{
-		Name: *name, URL: *url, User: *user, Password: "x", InboxPrefix: "_INBOX_" + *user,
-		WaitForServer: time.Minute, Only: *only, Events: &recorder.Config{},
-		Service: service.For(service.Config{}), ServiceAs: manager.User{User: "service", Password: "x"},
-	})
+	cfg := manager.Config{
+		Name: *bucket, Only: *only, WaitForServer: time.Minute,
+		User: *as, Password: os.Getenv("PASSWORD"), InboxPrefix: "_INBOX_" + *as,
+	}
+	if !*bare {
+		cfg.Events, cfg.Service = &recorder.Config{}, service.For(service.Config{})
+		cfg.ServiceAs = manager.User{User: "service", Password: os.Getenv("SERVICE_PASSWORD")}
+	}
+	m, err := manager.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer m.Close(context.Background())
-	bound := func(kind, bucket string) entity.Config {
-		return entity.Config{Kind: kind, Bucket: bucket, BindOnly: true}
+	bound := func(kind, apiVersion, bucket string) entity.Config {
+		return entity.Config{
+			Kind: kind, APIVersion: apiVersion, Bucket: bucket, Namespaced: *namespaced, BindOnly: true,
+		}
 	}
-	primaries := bound("Website", *name)
+	primaries := bound(*kind, *apiVersion, *bucket)
 	primaries.LastDocumentLimit = *last
 	websites, err := manager.Client[*object](ctx, m, primaries)
 	if err != nil {
 		return err
 	}
-	pages, err := manager.Client[*object](ctx, m, bound("Page", "pages"))
+	pages, err := manager.Client[*object](ctx, m, bound("Page", "", "pages"))
 	if err != nil {
 		return err
 	}
-	c, err := controller.New(*name, websites, &reconciler{websites, pages}, controller.Owns(pages),
-		registry.Publish(registry.Options{}), m.Controller())
+	options := []controller.Option{controller.Owns(pages), m.Controller()}
+	if !*bare {
+		options = append(options, registry.Publish(registry.Options{}))
+	}
+	c, err := controller.New(*bucket, websites, &reconciler{websites, pages}, options...)
 	if err != nil {
 		return err
 	}
@@ -96,6 +116,6 @@ func main() {
 	ctx, cancel := controller.SignalContext(context.Background())
 	defer cancel()
 	if err := run(ctx); err != nil {
-		klog.Fatal(err)
+		klog.Exit(err)
 	}
 }
