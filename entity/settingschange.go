@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// ErrUnsafeSettings says that a bucket was made anew, or changed, with settings that may lose data. The controller works
+// on meanwhile.
+var ErrUnsafeSettings = errors.New("settings that are not safe")
 
 // acceptedSettings are what was to warn about in the settings of a bucket when it was opened. NewClient has told that;
 // while the bucket is watched only what is new is told.
@@ -40,8 +45,8 @@ func (b *bucket) changed(s jetstream.StreamConfig, cfg Config) error {
 	if len(news) == 0 {
 		return nil
 	}
-	return fmt.Errorf("bucket %q was made anew or changed, with settings that are not safe: %s",
-		b.name, strings.Join(news, "; "))
+	return fmt.Errorf("bucket %q was made anew or changed, with %w: %s",
+		b.name, ErrUnsafeSettings, strings.Join(news, "; "))
 }
 
 // setSettings tells what is wrong with the settings of a bucket; nil if nothing is.

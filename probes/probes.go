@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -114,8 +115,9 @@ func (p *Probes) Alive() Answer {
 
 // Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for
 // the lease is ready: it is warm, and takes over when the leader goes. An optional source that has not synced
-// (controller.WithOptional) is among the problems, and does not fail it: the controller works without. Nor does a lease
-// of the process that is held by one with other controllers, or no rolling update that adds one would come to its end.
+// (controller.WithOptional) is among the problems, and does not fail it: the controller works without. Nor do settings of
+// a bucket that became unsafe while it works (entity.ErrUnsafeSettings), nor a lease of the process that is held by one
+// with other controllers: no rolling update that adds one would come to its end.
 func (p *Probes) Ready() Answer {
 	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {
@@ -160,7 +162,8 @@ func (a *Answer) add(name, what string, err error) {
 	if dated, ok := errors.AsType[*controller.Problem](err); ok {
 		problem.Since = &dated.Since
 	}
-	fails := !errors.Is(err, controller.ErrNotSynced) && !errors.Is(err, lease.ErrOtherControllers)
+	fails := !errors.Is(err, controller.ErrNotSynced) && !errors.Is(err, lease.ErrOtherControllers) &&
+		!errors.Is(err, entity.ErrUnsafeSettings)
 	a.OK = a.OK && !fails
 	a.Problems = append(a.Problems, problem)
 }

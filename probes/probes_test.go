@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -343,4 +344,15 @@ func TestAnOptionalSourceThatIsAwayIsToldAndReady(t *testing.T) {
 				answer.Problems[0].Since != nil
 		})
 	})
+}
+
+// TestSettingsThatBecameUnsafeAreToldByAReadyReplica: they may lose data one day, and keep no key from being reconciled.
+func TestSettingsThatBecameUnsafeAreToldByAReadyReplica(t *testing.T) {
+	unsafe := fmt.Errorf("bucket %q: %w", "sites", entity.ErrUnsafeSettings)
+	p := probes.New()
+	p.AddCheck("settings", func() error { return unsafe })
+	answer := p.Ready()
+	if !answer.OK || len(answer.Problems) != 1 || answer.Problems[0].Reason != unsafe.Error() {
+		t.Errorf("the answer is %+v", answer)
+	}
 }

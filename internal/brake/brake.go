@@ -82,8 +82,8 @@ type Config struct {
 	// but is certain to have been: it has a record, or the secondary a proof. Those that were left on purpose or are on
 	// their way out are not among them, nor are those that have no stamp.
 	Secondaries func(ctx context.Context) iter.Seq2[string, owner.Stamp]
-	// OwnedBy counts the objects of this installation that the runtime would delete with primaries, by primary. Those
-	// that own nothing are not in it. Owned counts all such objects that there are. Both ask caches only.
+	// OwnedBy counts the objects of this installation that the runtime would delete with primaries, by primary, if any.
+	// Owned counts all such objects that there are. Both ask caches only.
 	OwnedBy func(primaries sets.Set[string]) map[string]int
 	Owned   func() int
 	// Marked asks the leader whether a key has the marker of a delete.
@@ -96,9 +96,9 @@ type Config struct {
 	Enqueue func(key string, ops operation.Operations, prio queue.Priority)
 	// Tell is called each time the brake engages, is released, or disengages by itself. message says why, for people.
 	Tell func(ctx context.Context, state State, message string)
-	// Restore is how to put back what vanished, as commands to copy. Nil: the program has none.
+	// Restore is how to put back what vanished, as commands to copy; nil: the program has none. Orphans are how to list
+	// and delete what names owners that never were; zero: it has none.
 	Restore func(engagement string) string
-	// Orphans are how to list and delete what names owners that never were. The zero value: the program has none.
 	Orphans OrphanCommands
 	// Ignored is called when a request for a release has no effect, with what to do instead.
 	Ignored func(ctx context.Context, message string)
@@ -291,12 +291,4 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 		}
 	}
 	return nil, wait
-}
-
-// poke makes Run decide again.
-func (b *Brake) poke() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }

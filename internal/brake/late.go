@@ -21,3 +21,11 @@ func (b *Brake) CameLate() {
 // LetsGo reports whether the delete of a key, which is owed, may go on: it is evidenced, or was let go and is not in
 // doubt again.
 func (b *Brake) LetsGo(key string) bool { return b.Primaries.Evidenced(key) || b.Admit(key) }
+
+// poke makes Run decide again.
+func (b *Brake) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}

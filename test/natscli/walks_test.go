@@ -245,6 +245,30 @@ func at(user, password string) func(*walk) []string {
 	}
 }
 
+// both fills in what two do.
+func both(a, b func(*walk) []string) func(*walk) []string {
+	return func(w *walk) []string { return append(a(w), b(w)...) }
+}
+
+// young has three pages of a site that never was, as far as the buckets know.
+func young(w *walk) {
+	w.Helper()
+	instance := strings.TrimSpace(w.sh("admin", "nats kv get --raw sites-status _nagi.instance"))
+	for i := range 3 {
+		w.sh("admin", fmt.Sprintf(`nats kv put pages shop.young%d '{"metadata":{"annotations":{"kumori/ownerkind":"Site",`+
+			`"kumori/ownerkey":"shop/young","nagi/ownerinstance":"%s"}}}'`, i, instance))
+	}
+}
+
+// tornDownNothing checks that all that was held is there.
+func tornDownNothing(w *walk, _ string) {
+	w.Helper()
+	w.until(`"engaged":false`, "operator", "nats req nagi.sites.read.brake-list ''")
+	for i := range 12 {
+		w.has(w.sh("admin", fmt.Sprintf("nats kv get --raw sites ns2.k%d", i)), "{")
+	}
+}
+
 var sites = []step{
 	{page: "docs/service.md", as: "operator", command: "nats micro ls", shows: []string{"nagi"}},
 	{
@@ -280,15 +304,55 @@ var sites = []step{
 		shows: []string{`{"brake":{"engaged":true,`, `"engagement":"`, `"count":14`, `"held":`, `"swept":`, `"pruned":`},
 	},
 	{
+		page: "docs/service.md", as: "operator", command: "nats req nagi.sites.read.brake-vanished ''", check: decodes,
+		shows: []string{`"engagement":"`, `"count":14`},
+	},
+	{
+		page: "docs/service.md", as: "operator", before: young, // the sweep that follows the restore finds them
+		command: `nats req nagi.sites.act.brake-restore '{"engagement":"wjbTxEHrFHYeLYGVeKQjQU","count":11}'`,
+		with:    held("operator", "sites", "brake-vanished", "wjbTxEHrFHYeLYGVeKQjQU", "11"),
+		shows:   []string{`{"count":14}`}, check: tornDownNothing,
+	},
+	{
+		page: "docs/service.md", as: "operator", command: `nats req --raw nagi.sites.read.orphans '{"limit":1000}'`,
+		before: func(w *walk) { w.until("shop/young", "operator", "nats req --raw nagi.sites.read.orphans ''") },
+		shows:  []string{`"owner":"shop/young"`, `"why":"neverWas"`}, check: decodes,
+	},
+	{
 		page: "docs/service.md", as: "operator",
-		command: `nats req nagi.sites.act.brake-release '{"engagement":"wjbTxEHrFHYeLYGVeKQjQU","count":12}'`,
-		with:    held("operator", "sites", "brake-list", "wjbTxEHrFHYeLYGVeKQjQU", "12"),
+		command: `nats req nagi.sites.act.orphans-delete '{"expect":3,"owner":"shop/young"}'`,
+		check: func(w *walk, _ string) {
+			if left := w.sh("admin", "nats kv ls pages"); strings.Contains(left, "young") {
+				w.Errorf("left are %s", left)
+			}
+		},
+	},
+	{
+		page: "docs/service.md", as: "operator",
+		command: `nats req nagi.sites.act.brake-release '{"engagement":"wjbTxEHrFHYeLYGVeKQjQU","count":1}'`,
+		before:  vanish("writer", "operator", "sites", "ns2."),
+		with:    held("operator", "sites", "brake-list", "wjbTxEHrFHYeLYGVeKQjQU", "1"),
 		shows:   []string{`"count":14`, `"released":`}, check: tornDown("operator", "sites"),
 	},
 	{
-		page: "docs/security.md", as: "operator", command: `nats kv put sites-status _nagi.release "<engagement> <count>"`,
-		before: vanish("writer", "operator", "sites", "ns2."),
-		with:   held("operator", "sites", "brake-list", "<engagement>", "<count>"), check: tornDown("operator", "sites"),
+		page: "docs/security.md", before: vanish("writer", "operator", "sites", "ns2."), with: at("operator", "change me 4"),
+		command: "nats --inbox-prefix=_INBOX_operator req nagi.sites.read.brake-vanished ''",
+		shows:   []string{`"engagement":"`, `"count":12`},
+	},
+	{
+		page:    "docs/security.md",
+		command: `nats --inbox-prefix=_INBOX_operator req nagi.sites.act.brake-restore '{"engagement":"<engagement>","count":<count>}'`,
+		with: both(at("operator", "change me 4"),
+			held("operator", "sites", "brake-vanished", "<engagement>", "<count>")),
+		shows: []string{`{"count":12}`}, check: tornDownNothing,
+	},
+	{
+		page:    "docs/security.md",
+		command: `nats --inbox-prefix=_INBOX_operator kv put sites-status _nagi.release "<engagement> <count>"`,
+		before:  vanish("writer", "operator", "sites", "ns2."),
+		with: both(at("operator", "change me 4"),
+			held("operator", "sites", "brake-list", "<engagement>", "<count>")),
+		check: tornDown("operator", "sites"),
 	},
 	{
 		page: "docs/security.md", command: "nats --inbox-prefix=_INBOX_reader kv get --raw sites-status ns1.home",
