@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrUnsafeSettings says that a bucket was made anew, or changed, with settings that may lose data. The controller works
-// on meanwhile.
+// ErrUnsafeSettings says that a bucket was made anew, or changed, with settings that may lose data. The controller
+// works on meanwhile.
 var ErrUnsafeSettings = errors.New("settings that are not safe")
 
 // acceptedSettings are what was to warn about in the settings of a bucket when it was opened. NewClient has told that;

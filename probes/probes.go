@@ -115,9 +115,9 @@ func (p *Probes) Alive() Answer {
 
 // Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for
 // the lease is ready: it is warm, and takes over when the leader goes. An optional source that has not synced
-// (controller.WithOptional) is among the problems, and does not fail it: the controller works without. Nor do settings of
-// a bucket that became unsafe while it works (entity.ErrUnsafeSettings), nor a lease of the process that is held by one
-// with other controllers: no rolling update that adds one would come to its end.
+// (controller.WithOptional) is among the problems, and does not fail it: the controller works without. Nor do settings
+// of a bucket that became unsafe while it works (entity.ErrUnsafeSettings), nor a lease of the process that is held by
+// one with other controllers: no rolling update that adds one would come to its end.
 func (p *Probes) Ready() Answer {
 	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {
