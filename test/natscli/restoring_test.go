@@ -208,6 +208,8 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 	p.put(document, "young0", "young1", "young2")
 	p.stop()
 
+	p.does("nats backup stream KV_sites now/KV_sites")
+	p.does("nats backup stream KV_sites-status now/KV_sites-status")
 	p.does("nats stream rm -f KV_sites")
 	p.does("nats stream rm -f KV_sites-status")
 	p.does("nats backup restore stream backup/KV_sites")

@@ -28,7 +28,7 @@ func (w *walk) printRoles(flags ...string) {
 		"websites", strings.Join(append([]string{"websites"}, flags...), " "))
 }
 
-// configure starts a server with what a page shows, and an administrator beside.
+// configure starts a server with what a page shows, and an administrator beside where the page has none.
 func (w *walk) configure(page string) {
 	w.Helper()
 	confs := w.confs(page)
@@ -37,8 +37,12 @@ func (w *walk) configure(page string) {
 			must(w.T, os.WriteFile(filepath.Join(w.dir, name), []byte(conf), 0o600))
 		}
 	}
-	w.serve(strings.Replace(confs["nats.conf"], "users: [", "users: [\n{ user: admin, password: admin }\n", 1))
-	w.sh("", "nats context save admin --server="+w.url+" --user=admin --password=admin")
+	conf := confs["nats.conf"]
+	if !strings.Contains(conf, "user: admin,") {
+		conf = strings.Replace(conf, "users: [", "users: [\n{ user: admin, password: \"change me 7\" }\n", 1)
+	}
+	w.serve(conf)
+	w.sh("", "nats context save admin --server="+w.url+" --user=admin --password='change me 7'")
 }
 
 // serve starts a server on a port that was free a moment ago.

@@ -64,28 +64,29 @@ var production = []step{
 		command: "nats context save reader --server=nats://nats:4222 --user=reader --password='change me 5' --inbox-prefix=_INBOX_reader",
 		shows:   []string{"_INBOX_reader"},
 	},
-	{page: "docs/production.md", command: "nats --context=reader kv ls websites", shows: []string{"shop"}},
-	{page: "docs/production.md", command: "nats --context=reader req nagi.websites.read.notok ''", shows: []string{`"keys":[]`}},
-	{page: "docs/production.md", as: "reader", command: "nats kv ls nagi-kinds", shows: []string{"Website"}},
 	{
-		page: "docs/production.md", as: "reader", command: "nats kv get nagi-kinds Website --raw", check: decodes,
+		page:    "docs/production.md",
+		command: "nats context save operator --server=nats://nats:4222 --user=operator --password='change me 4' --inbox-prefix=_INBOX_operator",
+		shows:   []string{"_INBOX_operator"},
+	},
+	{page: "docs/production.md", command: "nats --context=reader kv ls websites", shows: []string{"shop"}},
+	{page: "docs/production.md", command: "nats --context=operator req nagi.websites.read.notok ''", shows: []string{`"keys":[]`}},
+	{page: "docs/production.md", command: "nats --context=reader kv ls nagi-kinds", shows: []string{"Website"}},
+	{
+		page: "docs/production.md", command: "nats --context=reader kv get nagi-kinds Website --raw", check: decodes,
 		shows: []string{`"schema"`, `"columns"`, `"owns"`, `"controllers"`},
 	},
-	{page: "docs/production.md", as: "operator", command: "nats micro ls", shows: []string{"nagi"}},
+	{page: "docs/production.md", command: "nats --context=operator micro ls", shows: []string{"nagi"}},
 	{
-		page: "docs/production.md", as: "operator", command: "nats req nagi.websites.read.notok ''", before: failed,
-		shows: []string{`"key":"shop"`, `"state":"parked"`, "no such domain"},
+		page: "docs/production.md", command: `nats --context=operator req nagi.websites.read.explain '{"key":"shop"}'`,
+		before: failed, shows: []string{"failed for good", "no such domain"},
 	},
 	{
-		page: "docs/production.md", as: "operator", command: `nats req nagi.websites.read.explain '{"key":"shop"}'`,
-		shows: []string{"failed for good", "no such domain"},
-	},
-	{
-		page: "docs/production.md", as: "operator", command: `nats req nagi.websites.act.unpark '{"key":"shop"}'`,
+		page: "docs/production.md", command: `nats --context=operator req nagi.websites.act.unpark '{"key":"shop"}'`,
 		shows: []string{"{"},
 	},
 	{
-		page: "docs/production.md", as: "reader", command: "nats kv get websites-status shop --raw",
+		page: "docs/production.md", command: "nats --context=reader kv get websites-status shop --raw",
 		shows: []string{`"phase":"Terminal"`, `"conditions":[`},
 	},
 }
@@ -176,6 +177,10 @@ var oncall = []step{
 		shows: []string{`"holderIdentity":"`, `"renewTime":"`},
 	},
 	{page: "docs/oncall.md", as: "operator", command: "nats stream info KV_websites-status", shows: []string{"Maximum Bytes"}},
+	{
+		page: "docs/oncall.md", command: "nats --context=admin stream edit KV_websites-status --max-bytes=<more>", asks: true,
+		with: func(*walk) []string { return []string{"<more>", "67108864"} }, shows: []string{"64 MiB"},
+	},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.notok ''", before: failed, check: decodes,
 		shows: []string{`{"keys":[{"key":"shop"`, `"state":"parked"`, `"message":"`},
@@ -401,7 +406,7 @@ var sites = []step{
 func beginTenants(w *walk) {
 	const program = "-kind=Site -bucket=sites -namespaced -bare"
 	w.configure("docs/security.md")
-	w.sh("", "NATS_URL="+w.url+" PASSWORD=admin exec websites -only=buckets -as=admin "+program)
+	w.sh("", "NATS_URL="+w.url+" PASSWORD='change me 7' exec websites -only=buckets -as=admin "+program)
 	// The printed controller needs the bucket of pages, too.
 	w.start(w.shell("", "NATS_URL="+w.url+" PASSWORD='change me 2' exec websites "+program))
 	w.sh("", "nats context save tenant1 --server="+w.url+" --user=tenant1 --password='change me 6'")
