@@ -78,10 +78,44 @@ func TestARenamedKindIsTold(t *testing.T) {
 				t.Errorf("%q is missing in: %s", part, told)
 			}
 		}
+		must(t, r.sites.Delete(t.Context(), "s0"))
 		time.Sleep(time.Minute)
 		if n := r.owned("Site"); n != 3 {
 			t.Errorf("%d pages name an owner of the former kind; nothing was to be written", n)
 		}
+		record, err := r.sites.Record(t.Context(), "s0")
+		if err != nil || !strings.Contains(fmt.Sprint(record.Conditions), "the kind that it had before") {
+			t.Errorf("the teardown that would not find the page is over, or does not say why it waits: %v, %v", record, err)
+		}
+	})
+}
+
+// TestATeardownWaitsForWhatCouldNotBeTakenOver, and finds it then.
+func TestATeardownWaitsForWhatCouldNotBeTakenOver(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := before(t)
+		must(t, r.sites.Delete(t.Context(), "s0"))
+		stream, err := r.js.Stream(t.Context(), "KV_pages")
+		must(t, err)
+		settings := stream.CachedInfo().Config
+		full := settings
+		full.MaxMsgSize = 10 // no page can be written
+		_, err = r.js.UpdateStream(t.Context(), full)
+		must(t, err)
+		r.version("Website", WithFormerKind("Site"), WithResyncInterval(time.Minute))
+		time.Sleep(10 * time.Second)
+		told := r.c.Stats().Degraded["former kind (bucket sites-status)"]
+		if told == nil || !strings.Contains(told.Error(), "3 objects of the former kinds") {
+			t.Errorf("degraded is %v", told)
+		}
+		if _, err := r.sites.Record(t.Context(), "s0"); err != nil {
+			t.Errorf("the teardown is over though the page is not found by its kind: %v", err)
+		}
+		_, err = r.js.UpdateStream(t.Context(), settings)
+		must(t, err)
+		natstest.Eventually(t, "the page goes, and the others are taken over", func() bool {
+			return r.owned("Website") == 2 && r.owned("Site") == 0
+		})
 	})
 }
 

@@ -66,11 +66,26 @@ func awaitSecond(signals <-chan os.Signal, done <-chan struct{}, stop func()) os
 	}
 }
 
+// printPatience is how long stderr may hold up the end of the process: nobody may read the pipe that it is.
+const printPatience = 100 * time.Millisecond
+
 // tellExit says what the second signal does. leave has other replicas wait less for the leases of this process.
 func tellExit(to io.Writer, second os.Signal, leave func() (held, left int)) {
-	_, _ = fmt.Fprintf(to, "second signal (%v): the process ends at once, with exit code 1, not gracefully\n",
-		second) // a closed stderr holds up nothing
+	say(to, "second signal (%v): the process ends at once, with exit code 1, not gracefully\n", second)
 	if held, left := leave(); held > 0 {
-		_, _ = fmt.Fprintf(to, "%d of %d leases are left to other replicas within moments\n", left, held)
+		say(to, "%d of %d leases are left to other replicas within moments\n", left, held)
+	}
+}
+
+// say prints, and waits for that no longer than printPatience.
+func say(to io.Writer, format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		_, _ = fmt.Fprintf(to, format, args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(printPatience):
 	}
 }

@@ -234,3 +234,21 @@ func TestTheSecondSignalLeavesTheLeaseAndSaysSo(t *testing.T) {
 		t.Errorf("the lease is %s", entry.Value())
 	}
 }
+
+// stalled is a stderr whose reader stands still.
+type stalled chan struct{}
+
+func (u stalled) Write(p []byte) (int, error) { <-u; return len(p), nil }
+
+// TestAStderrThatNobodyReadsHoldsUpNoExit: it may be a pipe that is full.
+func TestAStderrThatNobodyReadsHoldsUpNoExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stderr := make(stalled)
+		defer close(stderr)
+		began, left := time.Now(), false
+		tellExit(stderr, os.Interrupt, func() (int, int) { left = true; return 1, 1 })
+		if took := time.Since(began); took != 2*printPatience || !left {
+			t.Errorf("it took %v, the leases were left: %v", took, left)
+		}
+	})
+}

@@ -27,6 +27,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,7 +91,8 @@ type Engine struct {
 	rightsMu      sync.Mutex
 	rights        notify.Facts  // that are missing, and told in the log
 	leaseRemoved  chan struct{} // gets an element when the key of the lease was seen to vanish
-	stuck         chan error    // gets the error with which Run ends because reconciles do not return
+	former        formerKinds
+	stuck         chan error // gets the error with which Run ends because reconciles do not return
 }
 
 // New makes the engine of a controller. Its sources are not started before run.
@@ -104,9 +106,9 @@ func New[T entity.IEntity](
 	}
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
-		recorder: opts.Recorder,
-		queue:    queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
-		backoff:  retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
+		recorder: opts.Recorder, former: formerKinds{passing: turn.New()},
+		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
+		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
@@ -231,7 +233,7 @@ func (e *Engine) newTeardown() *lifecycle.Teardown {
 	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
 		Kind: e.Kind, Primaries: e.primary, Records: e.records, Anchors: e.anchors, Reserved: e.reserved, APIs: e.APIs,
 		Guard: e.deletes, Owner: teardownOwner{e},
-		Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade,
+		Sources: e.owned, Filtered: e.filtered, NoCascade: e.opts.WithoutCascade, Former: e.formerOf,
 		Counters: lifecycle.TeardownCounters{
 			Cascaded:     func() { e.stats.Cascaded.Add(1) },
 			Foreign:      func() { e.stats.Foreign.Add(1) },

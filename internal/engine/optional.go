@@ -40,6 +40,9 @@ func (e *Engine) workWithout(life context.Context, s source.Source) {
 	if owned, ok := s.(source.Owned); ok && owned.Owns() && e.claim != nil {
 		e.claim.CameLate(life, record.SeenIn([]source.Owned{owned}, e.Claim()))
 	}
+	if e.Leads() {
+		e.renameFormer(life) // before the teardowns look for what their keys own
+	}
 	e.sweeper.SweepSoon()
 	e.EnqueueAll(operationOf(s), nil)
 	e.resumeOwed()

@@ -15,8 +15,8 @@ type Exit struct {
 	electors map[*elector]struct{}
 }
 
-// exitDuration is what the others wait for a holder whose process ends at once. It is more than exitPatience, so that
-// the process has ended before another leads: the lease is not freed, because work goes on until then.
+// exitDuration is what the others wait for a holder whose process ends at once. It is more than exitPatience. The lease
+// is not freed, because reconciles that ignore the end of their context go on until the process has ended.
 const exitDuration = 2 * time.Second
 
 // exitPatience is how long Leave may take.
@@ -30,9 +30,9 @@ func WithExit(ctx context.Context) (context.Context, *Exit) {
 	return context.WithValue(ctx, exitKey{}, x), x
 }
 
-// Leave has the others wait no longer than two seconds for the leases that this process holds. It takes a second at
-// most; the process must end as soon as it returns. It returns how many leases the process held, and of how many this
-// was written.
+// Leave ends the terms of this process, and has the others wait no longer than two seconds for the leases that it holds.
+// It takes a second at most; the process must end as soon as it returns. It returns how many leases the process held,
+// and of how many this was written.
 func (x *Exit) Leave() (held, left int) {
 	ctx, cancel := context.WithTimeout(context.Background(), exitPatience)
 	defer cancel()
@@ -73,12 +73,15 @@ func (e *elector) know(ctx context.Context) (forget func()) {
 	}
 }
 
-// leave writes the short duration, if this replica leads. Nothing is renewed or taken from now on.
+// leave ends the term, if this replica leads, and then writes the short duration: what hangs on its way to the end of
+// the process works no more. Nothing is renewed or taken from now on.
 func (e *elector) leave(ctx context.Context) (holds, written bool) {
 	e.exiting.Store(true)
-	if !e.holds.Load() {
+	term := e.term.Load()
+	if term == nil {
 		return false, false
 	}
+	term.lose(errExiting)
 	for ctx.Err() == nil {
 		value, revision, err := e.Store.Load(ctx)
 		if err != nil {

@@ -20,6 +20,9 @@ func TestAProcessThatEndsAtOnceLeavesItsLeaseWithinMomentsAndNotBeforeItsEnd(t *
 		if took := time.Since(began); took > exitPatience {
 			t.Errorf("it took %v", took)
 		}
+		if first.leads() {
+			t.Error("it works on under a lease that it leaves")
+		}
 		first.use(lost, lost) // the process has ended
 		time.Sleep(time.Until(began.Add(exitPatience)))
 		if len(second.served()) != 0 {

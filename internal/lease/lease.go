@@ -110,8 +110,8 @@ type elector struct {
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
 
-	holds   atomic.Bool // a term goes on
-	exiting atomic.Bool // the process ends at once: nothing is written any more but by leave
+	term    atomic.Pointer[Term] // the one that goes on; nil: none does
+	exiting atomic.Bool          // the process ends at once: nothing is written any more but by leave
 }
 
 func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
@@ -121,9 +121,8 @@ func (e *elector) run(ctx context.Context, lead func(context.Context, *Term)) {
 		if !ok {
 			break
 		}
-		e.holds.Store(true)
 		e.hold(ctx, won, lead)
-		e.holds.Store(false)
+		e.term.Store(nil)
 	}
 	ending := context.WithoutCancel(ctx)
 	e.giveBack(ending)

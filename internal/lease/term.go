@@ -75,6 +75,7 @@ func (e *elector) hold(ctx context.Context, won version, lead func(context.Conte
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	term := newTerm(won, e.Timing.term(), end)
+	e.term.Store(term)
 	if term.Over() || ctx.Err() != nil {
 		return // the answer came too late
 	}

@@ -90,6 +90,8 @@ type TeardownConfig struct {
 	Sources func() []source.Owned
 	Guard   *deletes.Guard
 	Brake   TeardownBrake
+	// Former says that objects name a key as one of the kind that it had before: a teardown would not find them.
+	Former func(key string) error
 	// Filtered says that the caches hold a part of the buckets only, and so no reserved keys.
 	Filtered bool
 	// NoCascade leaves what a primary owned to its reconciler; the sweep still finds it.
@@ -126,6 +128,9 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	var waitsFor error
 	if !t.NoCascade {
 		if err := a.lookWhetherItWas(ctx); err != nil {
+			return false, err
+		}
+		if err := t.Former(key); err != nil {
 			return false, err
 		}
 		a.held = t.undeleted(key)   // also in the looks that wait for a list

@@ -65,7 +65,7 @@ func ExampleTest_aDay() {
 	// 10:00 reconciled 2 times, degraded 0
 	// 11:00 reconciled 1 times, degraded 0
 	// 12:00 reconciled 1 times, degraded 0
-	// 13:00 reconciled 0 times, degraded 2
+	// 13:00 reconciled 0 times, degraded 1
 	// 14:00 reconciled 2 times, degraded 0
 	// 15:00 reconciled 1 times, degraded 0
 	// 16:00 reconciled 1 times, degraded 0
