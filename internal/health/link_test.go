@@ -1,0 +1,85 @@
+package health_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
+	"k8s.io/klog/v2"
+)
+
+// linked is a board over a connection to a server, with its log and what its callback was told.
+type linked struct {
+	*health.Board
+	ctx    context.Context
+	server *natstest.Server
+	nc     *nats.Conn
+	told   *told
+	log    *told // its lines
+}
+
+// overALink runs f in virtual time, with a board that is watched.
+func overALink(t *testing.T, f func(t *testing.T, l linked)) {
+	natstest.Test(t, func(t *testing.T) {
+		l := linked{told: &told{}, log: &told{}}
+		l.ctx = klog.NewContext(t.Context(), funcr.New(l.log.line, funcr.Options{}))
+		l.server = natstest.Start(t)
+		l.nc, _ = natstest.Connect(t, l.server.URL())
+		l.Board = health.New(l.told.add)
+		l.Over(l.nc, func(name string) bool { return name == "pages" })
+		ctx, stop := context.WithCancel(l.ctx)
+		var loops sync.WaitGroup
+		loops.Go(func() { l.Run(ctx) })
+		loops.Go(func() { l.Watch(ctx) })
+		defer loops.Wait()
+		defer stop()
+		time.Sleep(time.Minute)
+		f(t, l)
+	})
+}
+
+// line takes a line of a log.
+func (t *told) line(_, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.news = append(t.news, text)
+}
+
+// TestAConnectionThatIsClosedInAnOutageIsNotSaidToBeBack: what failed in the outage stands by its own name at once.
+func TestAConnectionThatIsClosedInAnOutageIsNotSaidToBeBack(t *testing.T) {
+	overALink(t, func(t *testing.T, l linked) {
+		l.server.Stop()
+		time.Sleep(2 * time.Second)
+		l.Set(l.ctx, "pages", errAway)
+		time.Sleep(time.Second)
+		if d := l.Degraded(); len(d) != 1 || d[health.Connection] == nil {
+			t.Fatalf("in the outage: degraded %v", d)
+		}
+		l.nc.Close()
+		time.Sleep(time.Second)
+		for range 2 {
+			d := l.Degraded()
+			for _, name := range []string{"pages", health.Connection} {
+				if err := d[name]; err == nil || !strings.Contains(err.Error(), "closed for good") {
+					t.Errorf("%s is degraded by %v", name, err)
+				}
+			}
+			if !errors.Is(d["pages"], errAway) {
+				t.Errorf("pages: %v, want the reason too", d["pages"])
+			}
+			time.Sleep(time.Hour)
+		}
+		for _, said := range append(l.told.all(), l.log.all()...) {
+			if strings.Contains(said, "is back") || strings.Contains(said, "works") {
+				t.Errorf("said: %s", said)
+			}
+		}
+	})
+}
