@@ -31,6 +31,7 @@ type link struct {
 	nc     *nats.Conn
 	known  *connection.Connection
 	covers func(name string) bool
+	more   chan struct{} // something was covered, which becomes due by itself; room for one
 
 	watched bool // Watch runs
 	shown   bool // the callback was told that it is down
@@ -41,7 +42,7 @@ type link struct {
 // connection is down is not told by its name: there is one problem, with the name Connection. What does not work
 // connection.Settle after the connection is back is told by its name. Over must be called before all other methods.
 func (b *Board) Over(nc *nats.Conn, covers func(name string) bool) {
-	b.over = &link{nc: nc, known: connection.Of(nc), covers: covers}
+	b.over = &link{nc: nc, known: connection.Of(nc), covers: covers, more: make(chan struct{}, 1)}
 }
 
 // Watch follows the connection of Over until ctx ends.
@@ -62,6 +63,7 @@ func (b *Board) Watch(ctx context.Context) {
 		due := time.NewTimer(b.linkDue())
 		select {
 		case <-changes:
+		case <-l.more:
 		case <-due.C:
 			b.uncover(lasting)
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/nagi-runtime/nagi/internal/connection"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
@@ -52,6 +53,30 @@ func (t *told) line(_, text string) {
 	t.news = append(t.news, text)
 }
 
+// with counts the lines of the log that have a text.
+func (l linked) with(text string) (n int) {
+	for _, line := range l.log.all() {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// outage is one of that duration, which is seen to be over when it returns.
+func (l linked) outage(t *testing.T, d time.Duration) {
+	t.Helper()
+	l.server.Stop()
+	time.Sleep(d)
+	if err := l.server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !l.nc.IsConnected() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(time.Millisecond)
+}
+
 // TestAConnectionThatIsClosedInAnOutageIsNotSaidToBeBack: what failed in the outage stands by its own name at once.
 func TestAConnectionThatIsClosedInAnOutageIsNotSaidToBeBack(t *testing.T) {
 	overALink(t, func(t *testing.T, l linked) {
@@ -80,6 +105,25 @@ func TestAConnectionThatIsClosedInAnOutageIsNotSaidToBeBack(t *testing.T) {
 			if strings.Contains(said, "is back") || strings.Contains(said, "works") {
 				t.Errorf("said: %s", said)
 			}
+		}
+	})
+}
+
+// TestWhatFailsAMomentAfterABlipIsToldOnceItsTimeIsOver, though the connection changes no more.
+func TestWhatFailsAMomentAfterABlipIsToldOnceItsTimeIsOver(t *testing.T) {
+	overALink(t, func(t *testing.T, l linked) {
+		l.outage(t, 100*time.Millisecond)
+		time.Sleep(time.Second)
+		l.Set(l.ctx, "pages", errAway)
+		if d := l.Degraded(); d["pages"] != nil {
+			t.Errorf("a moment after the outage: degraded %v", d)
+		}
+		time.Sleep(connection.Settle)
+		if d := l.Degraded(); !errors.Is(d["pages"], errAway) || d[health.Connection] != nil {
+			t.Errorf("%v after the outage: degraded %v", connection.Settle, d)
+		}
+		if n := l.with("Source degraded"); n != 1 {
+			t.Errorf("told %d times", n)
 		}
 	})
 }
