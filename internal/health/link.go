@@ -189,8 +189,8 @@ func (b *Board) uncover(ctx context.Context) {
 	told := map[string]error{}
 	for _, name := range names {
 		e := b.byName[name]
+		e.covered, e.reason = false, reasonOf(e.Err) // the next report of the same is no news
 		e.Err = fmt.Errorf("%s; it failed before with: %w", why, e.Err)
-		e.covered, e.reason = false, reasonOf(e.Err)
 		told[name] = e.Err
 		b.tell(name, e.Err)
 	}

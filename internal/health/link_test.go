@@ -127,3 +127,24 @@ func TestWhatFailsAMomentAfterABlipIsToldOnceItsTimeIsOver(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatStaysAwayAfterAnOutageIsToldOnce, however often it is reported.
+func TestWhatStaysAwayAfterAnOutageIsToldOnce(t *testing.T) {
+	overALink(t, func(t *testing.T, l linked) {
+		l.server.Stop()
+		time.Sleep(5 * time.Second)
+		l.Set(l.ctx, "pages", errAway)
+		l.outage(t, time.Second)
+		for range 10 {
+			l.Set(l.ctx, "pages", errAway)
+			time.Sleep(2 * time.Second)
+		}
+		if n := l.with("Source degraded"); n != 1 {
+			t.Errorf("told %d times: %q", n, l.log.all())
+		}
+		l.Set(l.ctx, "pages", errors.New("another reason"))
+		if n := l.with("Source degraded"); n != 2 {
+			t.Errorf("another reason: told %d times", n)
+		}
+	})
+}
