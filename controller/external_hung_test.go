@@ -61,6 +61,22 @@ func thingDegraded(c *Controller[*site]) string {
 	return ""
 }
 
+// callsDegraded is what is wrong with the calls of the things, while their news comes.
+func callsDegraded(c *Controller[*site]) string {
+	if err := c.Stats().Degraded["calls of OwnsExternal Thing"]; err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// newsComes fails the test if something says that the news of a source is missing.
+func newsComes(t *testing.T, c *Controller[*site], key string) {
+	t.Helper()
+	if e := c.Explain(key); len(e.Missing) > 0 || strings.Contains(e.Says, "is not known") {
+		t.Errorf("%s: %s %+v", key, e.Says, e.Missing)
+	}
+}
+
 func TestAListThatIgnoresItsContextIsToldAMomentAfterItsTimeoutAndNoSecondBegins(t *testing.T) {
 	const timeout = 10 * time.Second
 	stubbornly(t, timeout, func(t *testing.T, w *world, api *hangingAPI, c *Controller[*site]) {
@@ -136,21 +152,26 @@ func TestADeleteThatAnswersSuccessAndDoesNothingIsTheAPIsFault(t *testing.T) {
 	stubbornly(t, time.Second, func(t *testing.T, w *world, api *hangingAPI, c *Controller[*site]) {
 		sites := w.sites()
 		must(t, sites.Create(t.Context(), newSite("home", "")))
+		must(t, sites.Create(t.Context(), newSite("calm", "")))
 		api.Resources.Store(&[]external.Resource{{ID: "thing-1", OwnerKey: "home", Version: "1"}})
 		natstest.Eventually(t, "the thing is known", func() bool { return c.Stats().External["Thing"].Resources == 1 })
-		natstest.Eventually(t, "the site is reconciled", func() bool { return c.Stats().Reconciles > 0 })
+		natstest.Eventually(t, "the site is reconciled", func() bool { return c.Stats().Reconciles > 1 })
 		api.idle.Store(true)
 		must(t, sites.Delete(t.Context(), "home"))
 		time.Sleep(5 * time.Second)
-		if got := thingDegraded(c); got != "" {
+		if got := callsDegraded(c); got != "" {
 			t.Errorf("an API may delete after its answer, and after 5s it is degraded already: %s", got)
 		}
 		time.Sleep(30 * time.Second)
-		got := thingDegraded(c)
+		got := callsDegraded(c)
 		for _, want := range []string{"Delete", "thing-1", "answered success", "still shows it", "times"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("degraded is %q, which does not say %q", got, want)
 			}
+		}
+		newsComes(t, c, "calm")
+		if got := thingDegraded(c); got != "" {
+			t.Errorf("the lists come, and the source is degraded: %s", got)
 		}
 		time.Sleep(time.Minute) // the pauses between two looks of a teardown grow to half a minute
 		record, err := sites.Record(t.Context(), "home")
@@ -159,7 +180,7 @@ func TestADeleteThatAnswersSuccessAndDoesNothingIsTheAPIsFault(t *testing.T) {
 		}
 		api.idle.Store(false)
 		natstest.Eventually(t, "the teardown ends", func() bool { return c.Stats().TornDown == 1 })
-		natstest.Eventually(t, "it is well again", func() bool { return thingDegraded(c) == "" })
+		natstest.Eventually(t, "it is well again", func() bool { return callsDegraded(c) == "" })
 	})
 }
 
@@ -172,9 +193,9 @@ func TestAResourceThatWasNotDeletedIsNoFaultOnceItsPrimaryIsBack(t *testing.T) {
 		natstest.Eventually(t, "the site is reconciled", func() bool { return c.Stats().Reconciles > 0 })
 		api.idle.Store(true)
 		must(t, sites.Delete(t.Context(), "home"))
-		natstest.Eventually(t, "it is degraded", func() bool { return thingDegraded(c) != "" })
+		natstest.Eventually(t, "it is degraded", func() bool { return callsDegraded(c) != "" })
 		must(t, sites.Create(t.Context(), newSite("home", "")))
-		natstest.Eventually(t, "it is well again", func() bool { return thingDegraded(c) == "" })
+		natstest.Eventually(t, "it is well again", func() bool { return callsDegraded(c) == "" })
 	})
 }
 
@@ -203,7 +224,7 @@ func TestAnApplyThatIgnoresItsContextIsToldByItsNameUntilItReturns(t *testing.T)
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
 		degraded := func() string {
-			if err := w.c.Stats().Degraded["OwnsExternal Disk"]; err != nil {
+			if err := w.c.Stats().Degraded["calls of OwnsExternal Disk"]; err != nil {
 				return err.Error()
 			}
 			return ""
@@ -212,6 +233,7 @@ func TestAnApplyThatIgnoresItsContextIsToldByItsNameUntilItReturns(t *testing.T)
 		if got := degraded(); !strings.Contains(got, "Apply of Disk has not returned since") {
 			t.Errorf("degraded is %q", got)
 		}
+		newsComes(t, w.c, "home")
 		close(release)
 		natstest.Eventually(t, "it is well again", func() bool { return degraded() == "" && w.reconciled("home") })
 	})

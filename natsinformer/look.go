@@ -27,7 +27,7 @@ type peek struct {
 	at              time.Time
 	asking, known   bool
 	first, messages uint64
-	oldest          uint64 // no key that is known has an older revision; zero if that is not known
+	oldest          uint64 // no key that is known and has not expired has an older revision; zero if that is not known
 }
 
 // peeks outlive a session.
@@ -165,7 +165,7 @@ func (w *worker) peekedAt(now time.Time, info *streamInfo) {
 	fell := before.known && p.messages < before.messages
 	if p.first > p.oldest && w.cursor >= info.State.LastSeq {
 		begun := time.Now()
-		p.oldest = w.keys.oldest()
+		p.oldest = w.keys.oldest(w.serverNow(now.Add(expirySoon)))
 		p.at = p.at.Add(scanRest * time.Since(begun))
 		if p.oldest > 0 && p.oldest < p.first {
 			w.suspect(fmt.Errorf("revision %d is known and the stream begins with %d", p.oldest, p.first))
@@ -198,15 +198,16 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// oldest returns the lowest revision that is known; zero if none is.
-func (k *keys) oldest() (revision uint64) {
-	for _, l := range k.live {
-		if revision == 0 || l.revision < revision {
+// oldest returns the lowest revision that is known and whose time to live, if it has one, is not over at a time by the
+// clock of the server; zero if none is. The others may be gone without a purge.
+func (k *keys) oldest(at int64) (revision uint64) {
+	for key, l := range k.live {
+		if one := k.expires.of[key]; (revision == 0 || l.revision < revision) && (one == nil || one.at > at) {
 			revision = l.revision
 		}
 	}
 	for _, t := range k.tombs {
-		if revision == 0 || t.revision < revision {
+		if (revision == 0 || t.revision < revision) && (t.expires == 0 || t.expires > at) {
 			revision = t.revision
 		}
 	}

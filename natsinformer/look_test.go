@@ -203,3 +203,36 @@ func TestALookCostsOneSmallRequest(t *testing.T) {
 		})
 	}
 }
+
+// TestTheExpiryOfAMarkerIsNoPurge: the stream begins later after it, and the store shows nothing that is gone.
+func TestTheExpiryOfAMarkerIsNoPurge(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+		r := start(t, js, Config{Bucket: "b", Filter: "in.*"}).synced(t)
+		for round := range 5 {
+			put(t, kv, "in.gone", round)
+			must(t, kv.Purge(t.Context(), "in.gone", jetstream.PurgeTTL(10*time.Second)))
+			put(t, kv, "in.stays", round) // so the marker is the head of the stream
+			for range 300 {
+				time.Sleep(100 * time.Millisecond)
+				if why := r.Status().Suspect; why != nil {
+					t.Fatalf("round %d: suspects %v", round, why)
+				}
+			}
+		}
+	})
+}
+
+// TestTheOldestKnownRevisionIsOneThatHasNotExpired: a key or a marker whose time is over may be gone by itself.
+func TestTheOldestKnownRevisionIsOneThatHasNotExpired(t *testing.T) {
+	k := newKeys()
+	k.live["brief"], k.live["lasting"] = known{revision: 1}, known{revision: 4}
+	k.expires.set("brief", 100, false)
+	k.tombs["brief marker"], k.tombs["marker"] = tombstone{revision: 2, expires: 200}, tombstone{revision: 3}
+	for at, want := range map[int64]uint64{99: 1, 100: 2, 199: 2, 200: 3, 1000: 3} {
+		if got := k.oldest(at); got != want {
+			t.Errorf("at %d: %d, want %d", at, got, want)
+		}
+	}
+}

@@ -40,8 +40,8 @@ type hungError struct {
 
 func (h *hungError) Error() string {
 	return fmt.Sprintf("%s of %s has not returned since %s and ignores its context, which ended after %v at the "+
-		"latest (Timeout of external.Config): keys that need the API wait, the others go on; if the API answers others, "+
-		"restart this replica alone to end the call, and let the client heed its context",
+		"latest (Timeout of external.Config): keys that need the API wait, the others go on; if the API answers "+
+		"others, restart this replica alone to end the call, and let the client heed its context",
 		h.call.name, h.kind, h.call.begun.UTC().Format(time.RFC3339), h.timeout)
 }
 
@@ -97,15 +97,19 @@ func (s *Source) hungErr(c *call) error {
 	return &hungError{kind: s.kind, call: c, timeout: s.config.Timeout}
 }
 
-// firstHung is nil if no call hangs.
-func (s *Source) firstHung() error {
+// firstHung is nil if none of these calls hangs.
+func (s *Source) firstHung(of func(*call) bool) error {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
-	if len(s.calls.hung) == 0 {
+	i := slices.IndexFunc(s.calls.hung, of)
+	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("the API of %s: %w", s.kind, s.hungErr(s.calls.hung[0]))
+	return fmt.Errorf("the API of %s: %w", s.kind, s.hungErr(s.calls.hung[i]))
 }
+
+func isList(c *call) bool   { return c.name == callList }
+func isNoList(c *call) bool { return !isList(c) }
 
 // The names of the calls that this package makes itself. The others are those of package external.
 const (

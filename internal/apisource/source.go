@@ -48,7 +48,7 @@ type Config struct {
 	Records  record.Store           // nil WithoutTeardown
 	MayExist func(name string) bool // whether Records may have a reserved key, without asking a server
 
-	Changed       func(ctx context.Context, s source.Source) // Err has another answer
+	Changed       func(ctx context.Context, s source.Source) // Err or Calls has another answer
 	Malformed     func()                                     // a list had malformed resources
 	BreakerOpened func()
 }
@@ -79,7 +79,10 @@ type Source struct {
 	loops sync.WaitGroup
 }
 
-var _ source.Owned = (*Source)(nil)
+var (
+	_ source.Owned  = (*Source)(nil)
+	_ source.Called = (*Source)(nil)
+)
 
 // Handlers take what a source tells.
 type Handlers struct {
@@ -162,16 +165,21 @@ func (l firstList) Done() <-chan struct{} { return l.source.listed }
 
 // Err implements source.Source.
 func (s *Source) Err() error {
-	if err := s.firstHung(); err != nil {
+	if err := s.firstHung(isList); err != nil {
 		return err
 	}
 	if err := s.breaker.err(); err != nil {
 		return err
 	}
-	if err := s.undeletedErr(""); err != nil {
+	return s.cache.malformedErr()
+}
+
+// Calls implements source.Called.
+func (s *Source) Calls() error {
+	if err := s.firstHung(isNoList); err != nil {
 		return err
 	}
-	return s.cache.malformedErr()
+	return s.undeletedErr("")
 }
 
 // IsOptional implements source.Source.

@@ -7,7 +7,8 @@
 //     seen last. It is for callers that must not wait, and needs a goroutine that looks when the status changes.
 //   - The first caller of [Connection.TellDown] in an outage logs it, the first of [Connection.TellBack] after it logs
 //     its end.
-//   - A connection that is closed for good is not down: it does not come back by itself, and each user reports that.
+//   - A connection that is closed for good is not down, nor is it back: it does not come back by itself, and each user
+//     reports that. The end of its last outage is never told.
 package connection
 
 import (
@@ -28,13 +29,18 @@ const Settle = 6 * time.Second
 type State struct {
 	Down  bool
 	Since time.Time // when the last outage was first seen
-	Back  time.Time // when it was seen to be over; zero while Down
+	Back  time.Time // when it was seen to be over; zero while Down, and if the connection was closed in it
+	// Closed says that the connection is closed for good. It is neither Down nor back then.
+	Closed bool
 	// Refused is why the server refuses the user, as far as that is why the connection is Down; else nil.
 	Refused error
 }
 
 // Disturbed reports whether what fails now may fail because the connection is down, or was down a moment ago.
-func (s State) Disturbed() bool { return s.Down || !s.Back.IsZero() && time.Since(s.Back) < Settle }
+// What fails over a connection that is closed for good goes on to fail, so no.
+func (s State) Disturbed() bool {
+	return !s.Closed && (s.Down || !s.Back.IsZero() && time.Since(s.Back) < Settle)
+}
 
 // Connection is what is known of one connection. All methods may be called concurrently.
 type Connection struct {
@@ -81,6 +87,7 @@ func (c *Connection) Look() State {
 		return c.State()
 	}
 	down, reconnects := nc.IsReconnecting(), nc.Stats().Reconnects
+	closed := nc.IsClosed() // asked last: it stays so
 	refused := refusal(nc.LastError())
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,6 +95,9 @@ func (c *Connection) Look() State {
 	again := reconnects > c.reconnects // since the last look
 	c.reconnects = max(c.reconnects, reconnects)
 	switch {
+	case closed:
+		down = false
+		c.state.Closed, c.state.Down = true, false
 	case down && (again || !c.state.Down):
 		c.state = State{Down: true, Since: now}
 		c.toldDown, c.toldBack = false, false
@@ -136,7 +146,7 @@ func (c *Connection) TellDown() (news bool) {
 func (c *Connection) TellBack() (news bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news = !c.state.Down && c.toldDown && !c.toldBack
+	news = !c.state.Down && !c.state.Closed && c.toldDown && !c.toldBack
 	c.toldBack = c.toldBack || news
 	return news
 }

@@ -271,8 +271,8 @@ func (e *Engine) EventsOf(
 	return &source.Events{Source: s, Predicates: predicates, Keys: keys, Operation: op, Mappings: e.mappings}
 }
 
-// SourceHealth reports a source that degrades or works again, and one whose buckets have unsafe settings by now. The
-// others go on.
+// SourceHealth reports a source that degrades or works again, one whose buckets have unsafe settings by now, and one
+// whose calls go wrong. The others go on.
 func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
 	e.health.Change(ctx, s.String(), func() error {
 		if _, missing := e.without.Load(s); missing && !source.HasSynced(s) {
@@ -282,6 +282,9 @@ func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
 	})
 	if cached, ok := s.(source.Cached); ok {
 		e.health.Change(ctx, "settings of "+s.String(), cached.Settings)
+	}
+	if called, ok := s.(source.Called); ok {
+		e.health.Change(ctx, callsOf(s), called.Calls)
 	}
 	e.recovered(s)
 }

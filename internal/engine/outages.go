@@ -60,6 +60,9 @@ func recordsOf(statusBucket string) string { return "records (bucket " + statusB
 // leaseOf is the board's name of the lease.
 func leaseOf(statusBucket string) string { return "lease (bucket " + statusBucket + ")" }
 
+// callsOf is the board's name of the calls of a source, which may go wrong while its news comes.
+func callsOf(s source.Source) string { return "calls of " + s.String() }
+
 // isOver returns whether what the board knows by a name is reached over a connection of NATS.
 func (e *Engine) isOver(nc *nats.Conn) func(name string) bool {
 	return func(name string) bool {
@@ -151,6 +154,9 @@ func since(t time.Time) time.Duration {
 // reasons are those of the events about a name; "" if there are none.
 func (o *outages) reasons(name string) (away, back string) {
 	for _, s := range o.Sources() {
+		if name == callsOf(s) {
+			return reasonDegraded, reasonRecovered
+		}
 		if s.String() != name {
 			continue
 		}

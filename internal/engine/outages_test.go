@@ -52,7 +52,9 @@ func TestAnOutageIsTwoEvents(t *testing.T) {
 		o.Changed(api, errors.New("504")) // for another reason
 		time.Sleep(time.Hour)
 		o.Changed(api, nil)
-		for _, name := range []string{pages{}.String(), "records (bucket sites-status)", "lease (bucket sites-status)"} {
+		for _, name := range []string{
+			pages{}.String(), "records (bucket sites-status)", "lease (bucket sites-status)", "calls of " + api,
+		} {
 			o.Changed(name, errAway)
 			time.Sleep(1500 * time.Millisecond)
 			o.Changed(name, nil)
@@ -69,6 +71,8 @@ func TestAnOutageIsTwoEvents(t *testing.T) {
 			"Normal SourceRecovered records (bucket sites-status) works again after 2s",
 			"Warning SourceDegraded lease (bucket sites-status): 503",
 			"Normal SourceRecovered lease (bucket sites-status) works again after 2s",
+			"Warning SourceDegraded calls of " + api + ": 503",
+			"Normal SourceRecovered calls of " + api + " works again after 2s",
 		}
 		if !slices.Equal(told(), want) {
 			t.Errorf("told %q\nwant %q", told(), want)

@@ -102,6 +102,10 @@ func (b *Board) note(name string, err error, covered bool) bool {
 	}
 	b.byName[name] = now
 	if covered {
+		select {
+		case b.over.more <- struct{}{}:
+		default:
+		}
 		return false
 	}
 	reason := reasonOf(err)

@@ -22,22 +22,27 @@ const Connection = "connection to NATS"
 // less than the informers wait, so that the log of the controller has it.
 const linkGrace = 900 * time.Millisecond
 
+// closedForGood says of a connection that it does not come back by itself.
+const closedForGood = "the connection to NATS is closed for good: restart the process"
+
 // link is the connection over which things are reached. The nil link explains nothing. What is not said otherwise is
 // guarded by the board's mutex.
 type link struct {
 	nc     *nats.Conn
 	known  *connection.Connection
 	covers func(name string) bool
+	more   chan struct{} // something was covered, which becomes due by itself; room for one
 
 	watched bool // Watch runs
 	shown   bool // the callback was told that it is down
+	closed  bool // and that it was closed in that outage
 }
 
 // Over says that what covers names is reached over a connection. While Watch runs, what of it fails because the
 // connection is down is not told by its name: there is one problem, with the name Connection. What does not work
 // connection.Settle after the connection is back is told by its name. Over must be called before all other methods.
 func (b *Board) Over(nc *nats.Conn, covers func(name string) bool) {
-	b.over = &link{nc: nc, known: connection.Of(nc), covers: covers}
+	b.over = &link{nc: nc, known: connection.Of(nc), covers: covers, more: make(chan struct{}, 1)}
 }
 
 // Watch follows the connection of Over until ctx ends.
@@ -58,6 +63,7 @@ func (b *Board) Watch(ctx context.Context) {
 		due := time.NewTimer(b.linkDue())
 		select {
 		case <-changes:
+		case <-l.more:
 		case <-due.C:
 			b.uncover(lasting)
 		case <-ctx.Done():
@@ -97,14 +103,16 @@ func (b *Board) linkDue() time.Duration {
 	switch {
 	case state.Down && !b.over.shown:
 		return time.Until(state.Since.Add(linkGrace))
+	case state.Closed && len(b.covered()) > 0:
+		return 0
 	case !state.Down && len(b.covered()) > 0:
 		return time.Until(state.Back.Add(connection.Settle))
 	}
 	return time.Hour
 }
 
-// linkProblem is that the connection is down, or was down and things still wait for it; else nil. The mutex must be
-// held.
+// linkProblem is that the connection is down, or was down and things still wait for it, or was closed in an outage that
+// was told; else nil. The mutex must be held.
 func (b *Board) linkProblem() *Problem {
 	if b.over == nil || !b.over.watched {
 		return nil
@@ -113,6 +121,10 @@ func (b *Board) linkProblem() *Problem {
 	since := state.Since.UTC().Format(time.RFC3339)
 	var err error
 	switch {
+	case state.Closed && b.over.shown:
+		err = fmt.Errorf("%s; it was down since %s", closedForGood, since)
+	case state.Closed:
+		return nil
 	case state.Down && time.Since(state.Since) < linkGrace && waiting == "":
 		return nil
 	case state.Down:
@@ -138,8 +150,9 @@ func (b *Board) tellLink(ctx context.Context) {
 	}
 	b.mu.Lock()
 	problem := b.linkProblem()
-	changed := b.over.shown != (problem != nil)
-	b.over.shown = problem != nil
+	closed := problem != nil && b.over.known.State().Closed
+	changed := b.over.shown != (problem != nil) || closed && !b.over.closed
+	b.over.shown, b.over.closed = problem != nil, closed
 	if changed && problem != nil {
 		b.tell(Connection, problem)
 	} else if changed {
@@ -157,11 +170,17 @@ func (b *Board) tellLink(ctx context.Context) {
 	}
 }
 
-// uncover tells by its name what does not work though the connection is back for a while.
+// uncover tells by its name what does not work though the connection is back for a while, or because it is closed for
+// good.
 func (b *Board) uncover(ctx context.Context) {
 	state := b.over.known.State()
 	if state.Disturbed() {
 		return
+	}
+	why := fmt.Sprintf("it has not worked since the connection to NATS is back (%s)",
+		state.Back.UTC().Format(time.RFC3339))
+	if state.Closed {
+		why = closedForGood
 	}
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
@@ -170,9 +189,8 @@ func (b *Board) uncover(ctx context.Context) {
 	told := map[string]error{}
 	for _, name := range names {
 		e := b.byName[name]
-		e.Err = fmt.Errorf("it has not worked since the connection to NATS is back (%s); it failed before with: %w",
-			state.Back.UTC().Format(time.RFC3339), e.Err)
-		e.covered, e.reason = false, reasonOf(e.Err)
+		e.covered, e.reason = false, reasonOf(e.Err) // the next report of the same is no news
+		e.Err = fmt.Errorf("%s; it failed before with: %w", why, e.Err)
 		told[name] = e.Err
 		b.tell(name, e.Err)
 	}

@@ -57,6 +57,12 @@ type Cached interface {
 	Settings() error
 }
 
+// Called is a source of which calls may go wrong while its news comes, such as those that change a resource.
+type Called interface {
+	// Calls is what is wrong with such calls; nil if nothing is. What stops the news is Err's.
+	Calls() error
+}
+
 // Prepared is what runs beside an engine and needs something to be made before, such as a bucket.
 type Prepared interface {
 	// RightsOf are what a role other than the controller's needs for it, such as who makes it.
