@@ -40,8 +40,8 @@ type hungError struct {
 
 func (h *hungError) Error() string {
 	return fmt.Sprintf("%s of %s has not returned since %s and ignores its context, which ended after %v at the "+
-		"latest (Timeout of external.Config): keys that need the API wait, the others go on; if the API answers others, "+
-		"restart this replica alone to end the call, and let the client heed its context",
+		"latest (Timeout of external.Config): keys that need the API wait, the others go on; if the API answers "+
+		"others, restart this replica alone to end the call, and let the client heed its context",
 		h.call.name, h.kind, h.call.begun.UTC().Format(time.RFC3339), h.timeout)
 }
 
