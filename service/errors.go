@@ -35,8 +35,10 @@ type Error struct {
 	Brake *Brake `json:"brake,omitempty"`
 	// Restorable is how many missing documents can be restored, if a request named something else.
 	Restorable *int `json:"restorable,omitempty"`
-	// Deletable is how many orphans can be deleted, if a request expected another number.
+	// Deletable is how many orphans can be deleted, if a request expected another number or named another list.
 	Deletable *int `json:"deletable,omitempty"`
+	// List is the id of the list of orphans, if a request named another one.
+	List string `json:"list,omitempty"`
 }
 
 // Error implements error: the code and the description.

@@ -75,6 +75,8 @@ type request struct {
 	body []byte
 	from string // who says to ask, in words: no proof
 	room int    // how many bytes an answer may have
+	// counted says that it was within the rate when it came.
+	counted bool
 }
 
 // scope is the keys that a request is about: those of a namespace, or all.
@@ -212,7 +214,7 @@ func (s *Service) answer(ctx context.Context, r *request) ([]byte, error) {
 
 // admit refuses requests beyond the rate, and about what is no namespace.
 func (s *Service) admit(r *request) error {
-	if limit := s.limit(r).rate; !limit.Allow() {
+	if limit := s.limit(r).rate; !r.counted && !limit.Allow() {
 		of := "all keys"
 		if r.confined {
 			of = "one namespace, of whichever"

@@ -13,13 +13,15 @@ type limit struct {
 	rate *rate.Limiter
 	// turns has an element for each request that has, or waits for, its turn. When it is full no more are taken.
 	turns chan struct{}
+	// standby has an element for each request that waits whether a replica leads. When it is full no more are taken.
+	standby chan struct{}
 }
 
 func newLimits(perSecond float64) limits {
 	one := func() limit {
 		return limit{
 			rate:  rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond))),
-			turns: make(chan struct{}, mostWaiting),
+			turns: make(chan struct{}, mostWaiting), standby: make(chan struct{}, mostWaiting),
 		}
 	}
 	return limits{whole: one(), confined: one()}

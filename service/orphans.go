@@ -30,6 +30,9 @@ type OrphansRequest struct {
 type Orphans struct {
 	// AsOf is when that sweep ended; missing if there was none yet.
 	AsOf time.Time `json:"asOf,omitzero"`
+	// List is what "orphans-delete" has to name: it tells what can be deleted as it is now, whatever the request chose.
+	// It is missing if nothing can be.
+	List string `json:"list,omitempty"`
 	// Count is what "orphans-delete" has to expect: how many of all pages it deletes. Kept is how many it does not.
 	Count   int      `json:"count"`
 	Kept    int      `json:"kept"`
@@ -66,13 +69,13 @@ func listOrphans(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, at, err := r.engine.Orphans(lifecycle.OrphanFilter{Owner: of.Owner, Source: of.Source})
+	list, err := r.engine.Orphans(lifecycle.OrphanFilter{Owner: of.Owner, Source: of.Source})
 	if err != nil {
 		return nil, err
 	}
-	answer := &Orphans{AsOf: at, Orphans: []Orphan{}}
+	answer := &Orphans{AsOf: list.At, List: list.ID, Orphans: []Orphan{}}
 	last := ""
-	for _, o := range all {
+	for _, o := range list.Orphans {
 		if o.Deletable() {
 			answer.Count++
 		} else {
@@ -102,16 +105,18 @@ func shownOrphan(o lifecycle.Orphan) Orphan {
 	}
 }
 
-// OrphanCommands are how an operator has the service list orphans, and delete them.
+// OrphanCommands are how an operator has the service list orphans, and delete them: with LIST and COUNT where the id
+// and the number of the list belong, with which it is refused.
 func (c *served) OrphanCommands(controller string) (list, remove string) {
 	subject := c.service.cfg.Prefix + "." + token(controller)
 	return fmt.Sprintf("nats req %s.read.orphans ''", subject),
-		fmt.Sprintf(`nats req %s.act.orphans-delete '{"expect":<count>}'`, subject)
+		fmt.Sprintf(`nats req %s.act.orphans-delete '{"list":"LIST","expect":COUNT}'`, subject)
 }
 
 // OrphansDeleteRequest is the request of "orphans-delete".
 type OrphansDeleteRequest struct {
-	// Expect is the Count of "orphans" with the same Owner and Source. It is needed.
+	// List is that of "orphans", and Expect its Count with the same Owner and Source. Both are needed.
+	List   string `json:"list"`
 	Expect *int   `json:"expect"`
 	Owner  string `json:"owner,omitempty"`
 	Source string `json:"source,omitempty"`
@@ -119,8 +124,12 @@ type OrphansDeleteRequest struct {
 
 // OrphansDeleted is the answer to "orphans-delete".
 type OrphansDeleted struct {
-	// Count is how many were deleted.
-	Count int `json:"count"`
+	// Deleted is how many were deleted. It takes some seconds at most: Left is how many there still are with the same
+	// Owner and Source. If there are any, ask again, with Left as Expect.
+	Deleted int `json:"deleted"`
+	Left    int `json:"left"`
+	// List is the List of "orphans" now: what to name in the next request. It is missing if nothing can be deleted.
+	List string `json:"list,omitempty"`
 }
 
 func (r *request) orphansToDelete() (of OrphansDeleteRequest, err error) {
@@ -130,16 +139,18 @@ func (r *request) orphansToDelete() (of OrphansDeleteRequest, err error) {
 	if err := r.decode(&of); err != nil {
 		return of, err
 	}
-	if of.Expect == nil || *of.Expect < 1 {
-		return of, refuse(codeBadRequest, `expect is needed, the count of orphans: {"expect":12}`)
+	if of.Expect == nil || *of.Expect < 1 || of.List == "" {
+		return of, refuse(codeBadRequest, "list and expect are needed: ask read.orphans, look at what it lists, and "+
+			`send its list and its count: {"list":"<list>","expect":<count>}`)
 	}
 	return of, nil
 }
 
-// orphansTurn has it wait for other acts on what the controller deletes.
+// orphansTurn has those that delete orphans wait for each other, and for nothing else. It is no key, nor that of the
+// brake.
 func orphansTurn(r *request) (string, error) {
 	_, err := r.orphansToDelete()
-	return "", err
+	return "the orphans", err
 }
 
 func deleteOrphans(ctx context.Context, r *request) (any, error) {
@@ -147,26 +158,30 @@ func deleteOrphans(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := r.engine.DeleteOrphans(ctx, lifecycle.OrphanFilter{Owner: of.Owner, Source: of.Source}, *of.Expect)
-	if deleted > 0 {
+	done, err := r.engine.DeleteOrphans(ctx, lifecycle.OrphansOrder{
+		Filter: lifecycle.OrphanFilter{Owner: of.Owner, Source: of.Source}, List: of.List, Expect: *of.Expect,
+	})
+	if done.Deleted > 0 {
 		r.did(ctx, "", ReasonOrphansDelete, fmt.Sprintf(
-			"%d objects whose owners never were are deleted, of %d", deleted, *of.Expect))
+			"%d objects whose owners never were are deleted, of %d", done.Deleted, *of.Expect))
 	}
 	if differ, ok := errors.AsType[*lifecycle.OrphansDiffer](err); ok {
-		e := refuse(codeConflict, "nothing was deleted: %d orphans can be, and the request expects %d: look which "+
-			"they are, and ask again", differ.Count, *of.Expect)
-		e.Deletable = &differ.Count
+		e := refuse(codeConflict, "nothing was deleted: the list is %q and %d of it can be, and the request has the "+
+			"list %s and expects %d: look at read.orphans, and ask again", differ.List, differ.Count,
+			printable.Quote(of.List), *of.Expect)
+		e.List, e.Deletable = differ.List, &differ.Count
 		return nil, e
 	}
 	if err == nil {
-		return &OrphansDeleted{Count: deleted}, nil
+		return &OrphansDeleted{Deleted: done.Deleted, Left: done.Left, List: done.List}, nil
 	}
-	says := fmt.Sprintf("%d of %d orphans were deleted: %s", deleted, *of.Expect,
+	says := fmt.Sprintf("%d of %d orphans were deleted: %s", done.Deleted, *of.Expect,
 		printable.Message(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	switch {
 	case errors.Is(err, engine.ErrNotBegun):
 		return nil, refuse(codeNotDone, "%v: ask again", engine.ErrNotBegun)
-	case errors.Is(err, deletes.ErrDocumentReturned), errors.Is(err, deletes.ErrHeld):
+	case errors.Is(err, deletes.ErrDocumentReturned), errors.Is(err, deletes.ErrHeld),
+		errors.Is(err, lifecycle.ErrRewritten):
 		return nil, refuse(codeConflict, "%s", says)
 	}
 	return nil, fmt.Errorf("%s", says)

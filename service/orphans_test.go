@@ -89,6 +89,12 @@ func (r *restored) has(pages ...string) {
 	}
 }
 
+// order is the body of a request to delete as many of the list as it is now.
+func (r *restored) order(expect int, more string) string {
+	r.Helper()
+	return fmt.Sprintf(`{"list":%q,"expect":%d%s}`, r.list("").List, expect, more)
+}
+
 func (r *restored) list(body string) Orphans {
 	r.Helper()
 	return ask[Orphans](r.world, r.admin, "nagi.sites.read.orphans", body)
@@ -135,22 +141,27 @@ func TestOrphansAreDeletedByTheirNumberAndNoOthers(t *testing.T) {
 		r := newWorld(t).restoredSites(controller.WithEventRecorder(recorded))
 		const subject = "nagi.sites.act.orphans-delete"
 		for _, wrong := range []int{lost - 1, lost + 1, lost + 2} {
-			e := refused(r.world, r.admin, subject, fmt.Sprintf(`{"expect":%d}`, wrong), 409)
-			if e.Deletable == nil || *e.Deletable != lost {
+			e := refused(r.world, r.admin, subject, r.order(wrong, ""), 409)
+			if e.Deletable == nil || *e.Deletable != lost || e.List != r.list("").List {
 				t.Errorf("%+v", e)
 			}
 		}
-		for _, body := range []string{``, `{}`, `{"expect":0}`, `{"expect":-1}`, `{"expect":5,"all":true}`} {
+		for _, body := range []string{
+			``, `{}`, r.order(0, ""), r.order(-1, ""), r.order(5, `,"all":true`), `{"list":"x"}`,
+		} {
 			refused(r.world, r.admin, subject, body, 400)
+		}
+		if e := refused(r.world, r.admin, subject, `{"expect":5}`, 400); !strings.Contains(e.Description, "read.orphans") {
+			t.Errorf("it does not say what to do: %v", e)
 		}
 		r.has("old", "foreign", "hashed", "young0", "young4")
 
-		if d := ask[OrphansDeleted](r.world, r.admin, subject, `{"expect":1,"owner":"shop/young4"}`); d.Count != 1 {
+		if d := ask[OrphansDeleted](r.world, r.admin, subject, r.order(1, `,"owner":"shop/young4"`)); d.Deleted != 1 {
 			t.Errorf("%+v", d)
 		}
 		r.has("old", "foreign", "hashed", "young0", "young3")
 		natstest.Eventually(r.world, "it is not listed any more", func() bool { return r.list("").Count == lost-1 })
-		if d := ask[OrphansDeleted](r.world, r.admin, subject, fmt.Sprintf(`{"expect":%d}`, lost-1)); d.Count != lost-1 {
+		if d := ask[OrphansDeleted](r.world, r.admin, subject, r.order(lost-1, "")); d.Deleted != lost-1 || d.List != "" {
 			t.Errorf("%+v", d)
 		}
 		for i := range lost {
@@ -166,13 +177,49 @@ func TestOrphansAreDeletedByTheirNumberAndNoOthers(t *testing.T) {
 	})
 }
 
+// TestOrphansThatWereNotReadAreNotDeleted: one has come and one has gone, and so their number is the same; or one was
+// written again. All pages, whatever they choose, name the same list.
+func TestOrphansThatWereNotReadAreNotDeleted(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := newWorld(t).restoredSites(controller.WithResyncInterval(time.Minute))
+		read := r.list("")
+		if one := r.list(`{"owner":"shop/young1","limit":1}`); one.List != read.List || read.List == "" {
+			t.Errorf("%+v is another list than %+v", one, read)
+		}
+		const subject = "nagi.sites.act.orphans-delete"
+		order := r.order(lost, "")
+		differs := func(count int) {
+			t.Helper()
+			e := refused(r.world, r.admin, subject, order, 409)
+			if e.Deletable == nil || *e.Deletable != count || e.List == read.List || e.List != r.list("").List {
+				t.Errorf("%+v", e)
+			}
+		}
+		r.must(r.pages.Delete(t.Context(), "shop/young0"))
+		r.page("another", r.value("sites-status", "_nagi.instance"), "shop/another")
+		time.Sleep(2 * time.Minute)
+		differs(lost)
+
+		read, order = r.list(""), r.order(lost, "")
+		page, err := r.pages.Get(t.Context(), "shop/young1")
+		r.must(err)
+		page.Labels = map[string]string{"changed": "1"}
+		r.must(r.pages.Update(t.Context(), page))
+		natstest.Eventually(r.world, "it is seen", func() bool { return r.list("").Count == lost-1 })
+		differs(lost - 1)
+		time.Sleep(2 * time.Minute)
+		differs(lost)
+		r.has("old", "foreign", "hashed", "another", "young1", "young4")
+	})
+}
+
 // TestWhatHasItsDocumentBackIsNoOrphan: it is not counted any more, and not deleted with the others.
 func TestWhatHasItsDocumentBackIsNoOrphan(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		r := newWorld(t).restoredSites()
 		r.put("sites", "shop.young0", `{}`)
 		natstest.Eventually(r.world, "it is no orphan", func() bool { return r.list("").Count == lost-1 })
-		e := refused(r.world, r.admin, "nagi.sites.act.orphans-delete", fmt.Sprintf(`{"expect":%d}`, lost), 409)
+		e := refused(r.world, r.admin, "nagi.sites.act.orphans-delete", r.order(lost, ""), 409)
 		if e.Deletable == nil || *e.Deletable != lost-1 {
 			t.Errorf("%+v", e)
 		}
@@ -181,7 +228,7 @@ func TestWhatHasItsDocumentBackIsNoOrphan(t *testing.T) {
 		if o := r.list(`{"owner":"shop/young0"}`); len(o.Orphans) != 0 {
 			t.Errorf("%+v", o)
 		}
-		ask[OrphansDeleted](r.world, r.admin, "nagi.sites.act.orphans-delete", fmt.Sprintf(`{"expect":%d}`, lost-1))
+		ask[OrphansDeleted](r.world, r.admin, "nagi.sites.act.orphans-delete", r.order(lost-1, ""))
 		r.has("young0", "old")
 		if r.value("pages", "shop.young1") != "" {
 			t.Error("shop/young1 is still there")
@@ -198,14 +245,15 @@ func TestAReplicaThatDoesNotLeadDeletesNoOrphans(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if n, err := standby.served().engine.DeleteOrphans(ctx, lifecycle.OrphanFilter{}, lost); n != 0 || err == nil {
-			t.Errorf("%d were deleted: %v", n, err)
+		order := lifecycle.OrphansOrder{List: r.list("").List, Expect: lost}
+		if n, err := standby.served().engine.DeleteOrphans(ctx, order); n.Deleted != 0 || err == nil {
+			t.Errorf("%+v were deleted: %v", n, err)
 		}
 		r.controlled.halt()
 		ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if n, err := r.served().engine.DeleteOrphans(ctx, lifecycle.OrphanFilter{}, lost); n != 0 || err == nil {
-			t.Errorf("%d were deleted by one that has stopped: %v", n, err)
+		if n, err := r.served().engine.DeleteOrphans(ctx, order); n.Deleted != 0 || err == nil {
+			t.Errorf("%+v were deleted by one that has stopped: %v", n, err)
 		}
 		r.has("young0", "young4")
 	})
@@ -216,7 +264,7 @@ func TestOrphansAreOfTheWholeController(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		r := newWorld(t).restoredSites()
 		for _, subject := range []string{"read.orphans", "act.orphans-delete"} {
-			_, err := r.conn("shop").Request("nagi.sites."+subject+".shop", []byte(`{"expect":5}`), time.Second)
+			_, err := r.conn("shop").Request("nagi.sites."+subject+".shop", []byte(r.order(lost, "")), time.Second)
 			if err == nil {
 				t.Errorf("%s is answered for a namespace", subject)
 			}
@@ -267,7 +315,7 @@ func TestWhatIsToldAfterARestoreNamesTheListOfWhatToPutBack(t *testing.T) {
 		}
 		natstest.Eventually(w, "it is told", func() bool { return told() != "" })
 		for _, command := range []string{
-			"nats req nagi.sites.read.orphans ''", `nats req nagi.sites.act.orphans-delete '{"expect":<count>}'`,
+			"nats req nagi.sites.read.orphans ''", `nats req nagi.sites.act.orphans-delete '{"list":"LIST","expect":COUNT}'`,
 		} {
 			if !strings.Contains(told(), command) {
 				t.Errorf("it does not say %s: %s", command, told())

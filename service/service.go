@@ -28,7 +28,6 @@ type Service struct {
 	acting  limits
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
-	standby chan struct{} // has an element for each request that waits for the replica that leads
 
 	mu     sync.Mutex
 	served []*served
@@ -49,7 +48,7 @@ func For(cfg Config) *Service {
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
-		dropped: rate.Sometimes{Interval: time.Minute}, standby: make(chan struct{}, mostWaiting),
+		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -200,10 +199,13 @@ func (s *Service) drain(closed <-chan nats.Status) error {
 	tooLong := func() error {
 		return fmt.Errorf("service %q: requests were not answered within %v of the stop", s.cfg.Name, stopPatience)
 	}
-	for _, turns := range []chan struct{}{s.acting.whole.turns, s.acting.confined.turns, s.standby} {
-		for range cap(turns) { // when it is full the last request has ended, and no other one begins
+	for _, of := range []chan struct{}{
+		s.acting.whole.turns, s.acting.confined.turns, s.acting.whole.standby, s.acting.confined.standby,
+		s.reading.whole.standby, s.reading.confined.standby,
+	} {
+		for range cap(of) { // when it is full the last request has ended, and no other one begins
 			select {
-			case turns <- struct{}{}:
+			case of <- struct{}{}:
 			case <-patience.C:
 				return tooLong()
 			}

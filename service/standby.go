@@ -13,16 +13,24 @@ import (
 // is seen to renew the lease after the request has come, this one says so, so that the caller does not wait in vain:
 // the leader hangs, or is cut off, or there is none. It answers nothing while a leader renews, however long that works.
 //
+// Who asks beyond the rate, or has many wait, keeps none of another kind from an answer: those that read and those that
+// act wait apart, and so do those about one namespace and those about the whole.
+//
 // A request that reaches a process late, because it hung or was cut off, comes here too: its term is over by then.
 func (s *Service) standBy(ctx context.Context, req micro.Request, r *request, stopping <-chan struct{}) {
+	limit := s.limit(r)
+	if !limit.rate.Allow() {
+		return // the replica that leads says so, if there is one
+	}
+	r.counted = true
 	select {
-	case s.standby <- struct{}{}:
+	case limit.standby <- struct{}{}:
 	default:
 		return // so many wait already that their callers learn it
 	}
 	asked := time.Now()
 	go func() {
-		defer func() { <-s.standby }()
+		defer func() { <-limit.standby }()
 		patience := time.NewTimer(r.patience())
 		defer patience.Stop()
 		select {

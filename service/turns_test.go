@@ -132,3 +132,26 @@ func TestActsUnderWayAreAnsweredAtTheStop(t *testing.T) {
 		<-stopped
 	})
 }
+
+// TestToDeleteOrphansKeepsNoReleaseWaiting: it has a turn of its own, which is that of no key either.
+func TestToDeleteOrphansKeepsNoReleaseWaiting(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		_, c := w.sites()
+		things := map[string]string{}
+		for verb, body := range map[string]string{
+			"orphans-delete": `{"list":"x","expect":1}`, "brake-release": `{"engagement":"x","count":1}`,
+		} {
+			for _, v := range verbs() {
+				if v.name == verb {
+					thing, err := v.turn(&request{served: c.served(), verb: v, body: []byte(body)})
+					w.must(err)
+					things[verb] = thing
+				}
+			}
+		}
+		if of := things["orphans-delete"]; of == things["brake-release"] || c.client.CheckKey(of) == nil {
+			t.Errorf("the turns are %q", things)
+		}
+	})
+}

@@ -109,7 +109,8 @@ func (b *Brake) reportDoubted(ctx context.Context, how string) {
 		list, remove := "", "delete by hand what nobody needs"
 		if b.Orphans.ToList != "" {
 			list = ", whose keys " + b.Orphans.ToList + " lists"
-			remove = b.Orphans.ToDelete + " deletes what nobody needs, with the count of that list"
+			remove = "look at what " + b.Orphans.ToList + " lists, and then " + b.Orphans.ToDelete +
+				" deletes what nobody needs, with list and count of that answer for LIST and COUNT"
 		}
 		return errors.New("the stream of the bucket may have been restored from a backup: " + how +
 			". Nothing deletes what they own. Put back the documents that are younger than the backup" + list +

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 )
@@ -12,28 +11,28 @@ import (
 var ErrNotBegun = errors.New("no term leads here, or a sweep goes on: nothing was done")
 
 // Orphans are those of lifecycle.Teardown, on the replica that leads; none without teardown.
-func (e *Engine) Orphans(filter lifecycle.OrphanFilter) (found []lifecycle.Orphan, at time.Time, err error) {
+func (e *Engine) Orphans(filter lifecycle.OrphanFilter) (list lifecycle.OrphanList, err error) {
 	if e.teardown == nil {
-		return nil, at, nil
+		return list, nil
 	}
 	return e.teardown.Orphans(filter)
 }
 
-// DeleteOrphans has lifecycle.Teardown delete them, as part of the term and not while it sweeps. ctx is for the wait
-// for that: what has begun goes on to its end, or to that of the term.
+// DeleteOrphans has lifecycle.Teardown delete them, as part of the term and not while it sweeps: a sweep waits some
+// seconds at most. ctx is for the wait for that: what has begun goes on to its end, or to that of the term.
 func (e *Engine) DeleteOrphans(
-	ctx context.Context, filter lifecycle.OrphanFilter, expect int,
-) (deleted int, err error) {
+	ctx context.Context, order lifecycle.OrphansOrder,
+) (done lifecycle.OrphansDeleted, err error) {
 	if e.teardown == nil {
-		return 0, ErrNotBegun
+		return done, ErrNotBegun
 	}
 	if waited := e.sweeper.Order(ctx, func(ctx context.Context) {
-		deleted, err = e.teardown.DeleteOrphans(ctx, filter, expect)
+		done, err = e.teardown.DeleteOrphans(ctx, order)
 	}); waited != nil {
-		return 0, errors.Join(ErrNotBegun, waited)
+		return done, errors.Join(ErrNotBegun, waited)
 	}
-	if deleted > 0 {
-		e.sweeper.SweepSoon() // what the list has, and Stats counts, is gone
+	if done.Deleted > 0 && (done.Left == 0 || err != nil) { // else it is asked for more of the same list
+		e.sweeper.SweepSoon() // what Stats counts is gone
 	}
-	return deleted, err
+	return done, err
 }

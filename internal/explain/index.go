@@ -16,17 +16,15 @@ import (
 // Index has the keys of a controller in order, those of documents and records, and apart from them the few that a state
 // may be about. It begins with the first listing: until then nothing is kept. Its methods may be called concurrently.
 type Index struct {
-	begun   atomic.Bool
-	ready   sync.Once
-	mu      sync.Mutex // held from a look at the caches until what they show is put into the sets
-	known   Set        // keys that have a document or a record
-	lost    Set        // a record, and no document
-	refused Set        // a record says that its document is invalid
-	asleep  Set        // the document asks not to be reconciled
-	behind  Set        // the record does not say that the document as it is was reconciled
-	// malformed are those of the sets by what answers call them, which is what is in the sets. It is replaced, and
-	// never written.
-	malformed atomic.Pointer[map[string]string]
+	begun     atomic.Bool
+	ready     sync.Once
+	mu        sync.Mutex // held from a look at the caches until what they show is put into the sets
+	known     Set        // keys that have a document or a record
+	lost      Set        // a record, and no document
+	refused   Set        // a record says that its document is invalid
+	asleep    Set        // the document asks not to be reconciled
+	behind    Set        // the record does not say that the document as it is was reconciled
+	malformed names
 
 	snapshots [originsCount]snapshot
 	visited   atomic.Int64 // how many keys were copied or looked at, for tests
@@ -45,7 +43,7 @@ func (i *Index) Note(x *Explainer, key string) {
 	t := x.traitsOf(key)
 	if !x.WellFormed(key) {
 		shown := printable.Text(key)
-		i.nameLocked(map[string]string{shown: key})
+		i.malformed.put(shown, key, t.known)
 		key = shown
 	}
 	i.known.Put(key, t.known)
@@ -67,10 +65,8 @@ func (i *Index) begin(x *Explainer) {
 			keys = append(keys, x.recordKeys()...)
 		}
 		shown, malformed := x.shown(keys)
-		if malformed != nil {
-			i.mu.Lock()
-			i.nameLocked(malformed)
-			i.mu.Unlock()
+		for called, key := range malformed {
+			i.malformed.put(called, key, true)
 		}
 		slices.Sort(shown)
 		var known, lost, refused, asleep, behind []string
@@ -93,13 +89,38 @@ func (i *Index) begin(x *Explainer) {
 	})
 }
 
-// nameLocked notes what malformed keys are called.
-func (i *Index) nameLocked(malformed map[string]string) {
-	all := maps.Clone(malformed)
-	if before := i.malformed.Load(); before != nil {
-		maps.Copy(all, *before)
+// names are the malformed keys of an Index by what answers call them, which is what is in its sets. The zero value has
+// none. The methods may be called concurrently.
+type names struct {
+	mu   sync.RWMutex
+	keys map[string]string
+}
+
+// put notes a key that is known, and forgets one that is not.
+func (n *names) put(called, key string, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case known && n.keys == nil:
+		n.keys = map[string]string{called: key}
+	case known:
+		n.keys[called] = key
+	case n.keys[called] == key:
+		delete(n.keys, called)
 	}
-	i.malformed.Store(&all)
+}
+
+func (n *names) any() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.keys) > 0
+}
+
+func (n *names) get(called string) (key string, ok bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	key, ok = n.keys[called]
+	return key, ok
 }
 
 // traitsOf looks at the caches.

@@ -38,7 +38,9 @@ func (x *Explainer) Listed(ctx context.Context, prefix, after string, of Filter)
 			if ctx.Err() != nil {
 				return
 			}
-			key = cmp.Or(l.malformed[key], key)
+			if malformed, ok := l.meant(key); ok {
+				key = malformed
+			}
 			if !x.mayBe(of, key, stream) {
 				continue
 			}

@@ -191,6 +191,40 @@ func TestPagesHaveEachMalformedKeyOnce(t *testing.T) {
 	}
 }
 
+// TestAMalformedKeyThatIsGoneIsForgotten: who writes and deletes made-up keys fills no memory, and pages go on to have
+// those that are left.
+func TestAMalformedKeyThatIsGoneIsForgotten(t *testing.T) {
+	d := &documents{keys: []string{"stays\x01", "goes\x01"}, gone: map[string]bool{}}
+	x := explainer(t, d)
+	x.WellFormed = func(string) bool { return false }
+	listed := func() (keys []string) {
+		for e := range x.Each("") {
+			keys = append(keys, e.Key)
+		}
+		return keys
+	}
+	if n := len(listed()); n != 2 {
+		t.Fatalf("%d are listed", n)
+	}
+	for i := range 100 {
+		key := fmt.Sprint(i, "\x01")
+		x.Index.Note(x, key)
+		if n := len(listed()); n != 3 {
+			t.Fatalf("%d are listed", n)
+		}
+		d.gone[key] = true
+		x.Index.Note(x, key)
+	}
+	d.gone["goes\x01"] = true
+	x.Index.Note(x, "goes\x01")
+	if all := listed(); len(all) != 1 || len(x.Index.malformed.keys) != 1 {
+		t.Errorf("listed are %q, and %d are kept", all, len(x.Index.malformed.keys))
+	}
+	if key, ok := x.Index.malformed.get(listed()[0]); !ok || key != "stays\x01" {
+		t.Errorf("it is %q", key)
+	}
+}
+
 // TestAnAnswerIsTheCallersOwn: what it says of an invalid document is no part of a cache.
 func TestAnAnswerIsTheCallersOwn(t *testing.T) {
 	f := facts{

@@ -60,7 +60,8 @@ var troubled = []origin{
 type lists struct {
 	index     *Index
 	runs      []run
-	malformed map[string]string // by what answers call them
+	malformed map[string]string // of snapshots, by what answers call them
+	names     bool              // the index has malformed keys, too
 }
 
 // index is that of the controller, or one for now.
@@ -105,9 +106,7 @@ func (x *Explainer) lists(of Filter) *lists {
 		l.runs = append(l.runs, run{keys: sorted})
 		l.name(malformed)
 	}
-	if malformed := index.malformed.Load(); malformed != nil {
-		l.name(*malformed)
-	}
+	l.names = index.malformed.any()
 	return l
 }
 
@@ -117,6 +116,14 @@ func (l *lists) name(malformed map[string]string) {
 		l.malformed = map[string]string{}
 	}
 	maps.Copy(l.malformed, malformed)
+}
+
+// meant is the malformed key that answers call so; it is not ok if none is.
+func (l *lists) meant(called string) (key string, ok bool) {
+	if key, ok = l.malformed[called]; !ok && l.names {
+		key, ok = l.index.malformed.get(called)
+	}
+	return key, ok
 }
 
 // from iterates over the keys that begin with a prefix and come after a key.

@@ -70,7 +70,7 @@ func (x *Explainer) brief(l *lists, states []State) iter.Seq[Explanation] {
 		stream := x.Primary.StreamID()
 		for key := range l.from("", "") {
 			e := Explanation{Key: key}
-			if malformed, ok := l.malformed[key]; ok && !x.WellFormed(malformed) {
+			if malformed, ok := l.meant(key); ok && !x.WellFormed(malformed) {
 				e.Key, e.State = malformed, Malformed
 			} else {
 				f := x.lookOnce(key)

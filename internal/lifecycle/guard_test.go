@@ -181,11 +181,13 @@ func (g *guarded) orphans(ctx context.Context) {
 		Anchors:  &record.Anchors{Records: guardedRecords{guarded: g}},
 		Counters: TeardownCounters{Cascaded: func() {}},
 	})
-	o := Orphan{Object: "shop/page", OwnerKey: "shop/home", Why: OrphanNeverWas, in: guardedSource{g: g}}
+	o := Orphan{Object: "shop/page", OwnerKey: "shop/home", Why: OrphanNeverWas, in: guardedSource{g: g},
+		version: writtenAs(g.object)}
 	if g.object.Namespace == "away" {
 		o.Object = "away/page"
 	}
-	_, _ = td.deleteOrphansOf(ctx, "shop/home", []Orphan{o}, ownedNow{})
+	round := &orphansRound{Teardown: td, until: time.Now().Add(time.Hour), seen: ownedNow{}}
+	_ = round.deleteOf(ctx, "shop/home", []Orphan{o})
 }
 
 // endedReconcile wants nothing of what it owns.

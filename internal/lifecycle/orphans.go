@@ -2,18 +2,18 @@ package lifecycle
 
 import (
 	"cmp"
-	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // OrphanReason says why a secondary stays whose owner does not exist.
@@ -39,9 +39,9 @@ type Orphan struct {
 	Installation string // that it names; "" if it names none
 	Why          OrphanReason
 
-	version string
+	version string // see writtenAs
 	in      source.Owned
-	deletes bool // the runtime deletes there
+	deletes bool // the runtime deletes there, and has not begun to
 }
 
 // Deletable reports whether DeleteOrphans deletes it: not what may be another's, nor what the brake holds.
@@ -59,11 +59,37 @@ func (f OrphanFilter) has(o Orphan) bool {
 	return (f.Owner == "" || f.Owner == o.OwnerKey) && (f.Source == "" || f.Source == o.Source)
 }
 
-// OrphansDiffer says that nothing was deleted, because another number was expected. Count is the right one.
-type OrphansDiffer struct{ Count int }
+// OrphanList are orphans, in the order of their IDs.
+type OrphanList struct {
+	Orphans []Orphan
+	At      time.Time // when the sweep ended that found them; the zero time if there was none
+	// ID names what can be deleted as it is now, whatever the filter chose: another object, or another version of one,
+	// and it is another ID. It is "" if nothing can be.
+	ID string
+}
 
-func (e *OrphansDiffer) Error() string {
-	return fmt.Sprintf("nothing was deleted: %d orphans can be, and another number was expected", e.Count)
+// Deletable are those that DeleteOrphans deletes.
+func (l OrphanList) Deletable() (all []Orphan) {
+	for _, o := range l.Orphans {
+		if o.Deletable() {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// listID is the ID of a list that has these, of which all can be deleted.
+func listID(deletable []Orphan) string {
+	if len(deletable) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, o := range deletable {
+		for _, part := range []string{o.Source, o.Object, o.OwnerKey, o.version} {
+			_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash takes all
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // orphans are those of one sweep.
@@ -90,28 +116,45 @@ func (o *ownerless) noteOrphan(v verdict, s source.Owned, obj metav1.Object) {
 	of := named.Owner()
 	o.orphans = append(o.orphans, Orphan{
 		Source: s.String(), Kind: kind, Object: source.ObjectKey(obj), OwnerKind: of.Kind, OwnerKey: key,
-		Installation: of.Instance, Why: why, version: versionOf(obj), in: s,
-		deletes: s.Deletable() && !o.teardown.NoCascade,
+		Installation: of.Instance, Why: why, version: writtenAs(obj), in: s,
+		deletes: s.Deletable() && !o.teardown.NoCascade && obj.GetDeletionTimestamp() == nil,
 	})
 }
 
-// keepOrphans is the end of a sweep.
+// writtenAs tells each version of an object from each other one, also from those before and after a delete.
+func writtenAs(obj metav1.Object) string {
+	return string(obj.GetUID()) + " " + obj.GetResourceVersion()
+}
+
+// place is where an orphan is, and in which version.
+func (o Orphan) place() string { return o.Source + "\x00" + o.Object + "\x00" + o.version }
+
+// keepOrphans is the end of a sweep. The cache may still have what DeleteOrphans has deleted.
 func (t *Teardown) keepOrphans(all []Orphan) {
+	still := sets.New[string]()
+	all = slices.DeleteFunc(all, func(o Orphan) bool {
+		gone := t.goneOrphans.Has(o.place())
+		if gone {
+			still.Insert(o.place())
+		}
+		return gone
+	})
+	t.goneOrphans = still
 	slices.SortFunc(all, func(a, b Orphan) int { return cmp.Compare(a.ID(), b.ID()) })
 	t.orphans.Store(&orphans{time.Now(), all})
 }
 
-// Orphans are those that the last sweep found and that are so still, in the order of their IDs, and when it ended; the
-// zero time if there was none. Those whose owner exists by now are left out, and of the deletable those that are not
-// any more what the sweep saw.
-func (t *Teardown) Orphans(filter OrphanFilter) (found []Orphan, at time.Time, err error) {
+// Orphans are those that the last sweep found and that are so still. Those whose owner exists by now are left out, and
+// of the deletable those that are not any more what the sweep saw.
+func (t *Teardown) Orphans(filter OrphanFilter) (list OrphanList, err error) {
 	last := t.orphans.Load()
 	if last == nil {
-		return nil, at, nil
+		return list, nil
 	}
-	seen := ownedNow{}
+	list.At = last.at
+	seen, deletable := ownedNow{}, []Orphan{}
 	for _, o := range last.all {
-		if !filter.has(o) || o.OwnerKey != "" && (t.Primaries.Exists(o.OwnerKey) || t.mayOwe(o.OwnerKey)) {
+		if o.OwnerKey != "" && (t.Primaries.Exists(o.OwnerKey) || t.mayOwe(o.OwnerKey)) {
 			continue
 		}
 		held := o.OwnerKey != "" && t.Brake.HoldsOrphans(o.OwnerKey)
@@ -124,15 +167,21 @@ func (t *Teardown) Orphans(filter OrphanFilter) (found []Orphan, at time.Time, e
 		if o.Why == OrphanNeverWas {
 			obj, err := seen.object(o)
 			if err != nil {
-				return nil, at, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, o.OwnerKey, o.in, err)
+				return OrphanList{}, fmt.Errorf("list what %s %q owns in %s: %w", t.Kind, o.OwnerKey, o.in, err)
 			}
-			if obj == nil || versionOf(obj) != o.version {
+			if obj == nil || writtenAs(obj) != o.version {
 				continue // the next sweep judges it anew
 			}
 		}
-		found = append(found, o)
+		if o.Deletable() {
+			deletable = append(deletable, o)
+		}
+		if filter.has(o) {
+			list.Orphans = append(list.Orphans, o)
+		}
 	}
-	return found, last.at, nil
+	list.ID = listID(deletable)
+	return list, nil
 }
 
 // ownedNow are the secondaries of owners in the caches, by source, owner and key.
@@ -156,63 +205,4 @@ func (n ownedNow) object(o Orphan) (metav1.Object, error) {
 		n[o.in][o.OwnerKey] = objects
 	}
 	return objects[o.Object], nil
-}
-
-// DeleteOrphans deletes those that can be, as an operator has ordered who has read the list, if they are as many as
-// expected; else it is OrphansDiffer, and nothing goes. Each passes the guard: the leader is asked whether the owner is
-// there. What does not go stays, and the error says why. Not to be called concurrently with itself and with Sweep.
-func (t *Teardown) DeleteOrphans(ctx context.Context, filter OrphanFilter, expect int) (deleted int, err error) {
-	all, _, err := t.Orphans(filter)
-	if err != nil {
-		return 0, err
-	}
-	all = slices.DeleteFunc(all, func(o Orphan) bool { return !o.Deletable() })
-	if len(all) != expect {
-		return 0, &OrphansDiffer{len(all)}
-	}
-	seen, errs := ownedNow{}, []error{}
-	for len(all) > 0 {
-		key, n := all[0].OwnerKey, 1
-		for n < len(all) && all[n].OwnerKey == key {
-			n++
-		}
-		gone, err := t.deleteOrphansOf(ctx, key, all[:n], seen)
-		deleted, all = deleted+gone, all[n:]
-		errs = append(errs, err)
-		if ctx.Err() != nil {
-			return deleted, errors.Join(append(errs, context.Cause(ctx))...)
-		}
-	}
-	return deleted, errors.Join(errs...)
-}
-
-// deleteOrphansOf deletes the orphans of one owner.
-func (t *Teardown) deleteOrphansOf(ctx context.Context, key string, all []Orphan, seen ownedNow) (n int, err error) {
-	if left, err := t.leftBehind(ctx, key); err != nil || left {
-		return 0, cmp.Or(err, fmt.Errorf("what %s %q owned was left on purpose by now", t.Kind, key))
-	}
-	letsGo := func(context.Context, deletes.Source, metav1.Object) bool {
-		return !t.mayOwe(key) && !t.Brake.HoldsOrphans(key)
-	}
-	round, stale := t.Guard.OfGone(key, letsGo), t.APIs.Stale(key)
-	var errs []error
-	for _, o := range all {
-		obj, err := seen.object(o)
-		if err != nil || obj == nil || slices.Contains(stale, o.in) {
-			errs = append(errs, cmp.Or(err, fmt.Errorf("%s: %q is to be listed again first", o.Source, o.Object)))
-			continue
-		}
-		err = round.Delete(ctx, o.in, obj)
-		if err == nil {
-			n++
-			t.Counters.Cascaded()
-			continue
-		}
-		errs = append(errs, fmt.Errorf("delete %s %q, whose owner %s %q never was: %w",
-			o.in, o.Object, t.Kind, key, err))
-		if deletes.Ends(err) {
-			break
-		}
-	}
-	return n, errors.Join(errs...)
 }

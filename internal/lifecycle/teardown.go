@@ -24,6 +24,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // CheckInterval is how long to wait before the first look whether what was deleted is gone. Usually the event of its
@@ -106,6 +107,8 @@ type Teardown struct {
 	unusedLeft map[string]struct{}     // see leftOwners; only the sweep's, as is the next
 	found      [verdicts]notify.Found  // what sweeps find that is told, by source and key
 	orphans    atomic.Pointer[orphans] // of the last sweep; nil before the first
+	// goneOrphans are the places of orphans that were deleted since the sweep before; for Sweep and DeleteOrphans only.
+	goneOrphans sets.Set[string]
 }
 
 // NewTeardown returns a Teardown.

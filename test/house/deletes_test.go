@@ -17,16 +17,16 @@ var deleteCalls = map[string]struct {
 	calls int
 	why   string
 }{
-	"internal/deletes/round.go Delete":              {1, "the guard, with the permit that it makes"},
-	"internal/engine/deletes.go newGuard":           {1, "makes the guard of a controller"},
-	"internal/lifecycle/absence.go absence":         {1, "begins the deletes of what a primary owned that is gone"},
-	"internal/lifecycle/prune.go After":             {1, "begins those of what a primary does not want"},
-	"internal/lifecycle/cascade.go remove":          {1, "asks the guard"},
-	"internal/lifecycle/unwanted.go removeOne":      {1, "asks the guard"},
-	"internal/lifecycle/orphans.go deleteOrphansOf": {2, "begins those that an operator ordered, and asks the guard"},
-	"internal/kubesource/source.go Remove":          {1, "with a permit of the guard"},
-	"internal/source/nats.go Remove":                {1, "with a permit of the guard"},
-	"internal/apisource/source.go Remove":           {2, "with a permit of the guard: as it was seen, or by its id"},
+	"internal/deletes/round.go Delete":             {1, "the guard, with the permit that it makes"},
+	"internal/engine/deletes.go newGuard":          {1, "makes the guard of a controller"},
+	"internal/lifecycle/absence.go absence":        {1, "begins the deletes of what a primary owned that is gone"},
+	"internal/lifecycle/prune.go After":            {1, "begins those of what a primary does not want"},
+	"internal/lifecycle/cascade.go remove":         {1, "asks the guard"},
+	"internal/lifecycle/unwanted.go removeOne":     {1, "asks the guard"},
+	"internal/lifecycle/orphansdelete.go deleteOf": {2, "begins those that an operator ordered, and asks the guard"},
+	"internal/kubesource/source.go Remove":         {1, "with a permit of the guard"},
+	"internal/source/nats.go Remove":               {1, "with a permit of the guard"},
+	"internal/apisource/source.go Remove":          {2, "with a permit of the guard: as it was seen, or by its id"},
 
 	"internal/lifecycle/anchor.go RemoveRecordWithoutAnchor": {1, "the runtime's own record, where nothing is owed"},
 	"internal/lifecycle/anchor.go removeAnchor":              {1, "the runtime's own record, at the end of a teardown"},

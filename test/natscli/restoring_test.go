@@ -162,6 +162,7 @@ type (
 		Count, NotRestorable int
 	}
 	orphaned struct {
+		List        string
 		Count, Kept int
 		Orphans     []struct{ Owner, Object, Why string }
 	}
@@ -240,13 +241,15 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 		p.becomes(`"phase":"Synced"`, "nats kv get --raw sites-status "+name)
 	}
 	p.becomes(`"count":2`, "nats req --raw nagi.sites.read.orphans ''")
-	if said, _ := p.shell(`nats req --raw nagi.sites.act.orphans-delete '{"expect":3}'`); !strings.Contains(said, "409") {
-		t.Errorf("with another number: %s", said)
+	was := `nats req --raw nagi.sites.act.orphans-delete '{"list":"` + orphans.List + `","expect":2}'`
+	if said, _ := p.shell(was); !strings.Contains(said, "409") {
+		t.Errorf("with the list from before: %s", said)
 	}
+	orphans = answer[orphaned](p, p.types("nats req --raw nagi.sites.read.orphans ''"))
 	if got := p.pages(); got != all {
 		t.Errorf("the pages are %s", got)
 	}
-	p.does("nats req --raw nagi.sites.act.orphans-delete", "<count>", "2")
+	p.does("nats req --raw nagi.sites.act.orphans-delete", "<list>", orphans.List, "<count>", "2")
 	if got := p.pages(); got != "between0 between1 long old0 old1 young0" {
 		t.Errorf("the pages are %s", got)
 	}

@@ -96,6 +96,15 @@ func held(as, bucket, verb string, engagement, count string) func(*walk) []strin
 	}
 }
 
+// orphanList fills in the list of orphans that there is.
+func orphanList(as, bucket, list string) func(*walk) []string {
+	return func(w *walk) []string {
+		w.Helper()
+		out := w.sh(as, "nats req nagi."+bucket+".read.orphans ''")
+		return []string{list, told[struct{ List string }](w, out).List}
+	}
+}
+
 // tornDown checks that what was held has gone.
 func tornDown(as, bucket string) func(*walk, string) {
 	return func(w *walk, _ string) {

@@ -324,8 +324,14 @@ var sites = []step{
 		shows:  []string{`"owner":"shop/young"`, `"why":"neverWas"`}, check: decodes,
 	},
 	{
+		page: "docs/service.md", as: "operator", command: `nats req nagi.sites.read.orphans '{"owner":"shop/young"}'`,
+		shows: []string{`"list":"`, `"count":3`}, check: decodes,
+	},
+	{
 		page: "docs/service.md", as: "operator",
-		command: `nats req nagi.sites.act.orphans-delete '{"expect":3,"owner":"shop/young"}'`,
+		command: `nats req nagi.sites.act.orphans-delete '{"list":"5f1c0b6a9d3e7248","expect":3,"owner":"shop/young"}'`,
+		with:    orphanList("operator", "sites", "5f1c0b6a9d3e7248"),
+		shows:   []string{`"deleted":3`, `"left":0`},
 		check: func(w *walk, _ string) {
 			if left := w.sh("admin", "nats kv ls pages"); strings.Contains(left, "young") {
 				w.Errorf("left are %s", left)

@@ -180,7 +180,7 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	a.ask("read", "brake-vanished", `{"limit":5}`)
 	a.ask("act", "brake-restore", fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, 99))
 	a.done("read", "orphans", `{"limit":5}`)
-	if answer, code := a.ask("act", "orphans-delete", `{"expect":3}`); code != "409" || answer["deletable"] == nil {
+	if answer, code := a.ask("act", "orphans-delete", `{"list":"x","expect":3}`); code != "409" || answer["deletable"] == nil {
 		t.Errorf("%v", answer)
 	}
 	a.done("act", "brake-release", fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, gone))
@@ -295,7 +295,7 @@ func TestTheServicesSchemaRefusesWhatIsNoRequest(t *testing.T) {
 		"list-request":           {`{"states":["fine"]}`, `{"limit":-1}`, `{"notOK":true}`},
 		"brake-release-request":  {`{}`, `{"engagement":"x"}`, `{"count":1}`, `{"engagement":"x","count":-1}`},
 		"orphans-request":        {`{"limit":-1}`, `{"namespace":"shop"}`},
-		"orphans-delete-request": {`{}`, `{"expect":0}`, `{"owner":"a"}`},
+		"orphans-delete-request": {`{}`, `{"expect":1}`, `{"list":"x"}`, `{"list":"","expect":1}`, `{"list":"x","expect":0}`},
 		"stats-request":          {`{"more":1}`, `7`},
 		"explain-answer":         {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
 		"error":                  {`{"code":200,"description":""}`, `{"code":400}`},
