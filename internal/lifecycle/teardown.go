@@ -130,10 +130,7 @@ func (t *Teardown) cleanUp(ctx context.Context, a *absence) (gone bool, err erro
 	}
 	var waitsFor error
 	if !t.NoCascade {
-		if err := a.lookWhetherItWas(ctx); err != nil {
-			return false, err
-		}
-		if err := t.Former(key); err != nil {
+		if err := cmp.Or(a.lookWhetherItWas(ctx), t.Former(key)); err != nil {
 			return false, err
 		}
 		a.held = t.undeleted(key)   // also in the looks that wait for a list
