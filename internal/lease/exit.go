@@ -31,8 +31,8 @@ func WithExit(ctx context.Context) (context.Context, *Exit) {
 }
 
 // Leave ends the terms of this process, and has the others wait no longer than two seconds for the leases that it
-// holds. It takes a second at most; the process must end as soon as it returns. It returns how many leases the process held,
-// and of how many this was written.
+// holds. It takes a second at most; the process must end as soon as it returns. It returns how many leases the process
+// held, and of how many this was written.
 func (x *Exit) Leave() (held, left int) {
 	ctx, cancel := context.WithTimeout(context.Background(), exitPatience)
 	defer cancel()
