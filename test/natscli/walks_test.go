@@ -179,7 +179,7 @@ var oncall = []step{
 	{page: "docs/oncall.md", as: "operator", command: "nats stream info KV_websites-status", shows: []string{"Maximum Bytes"}},
 	{
 		page: "docs/oncall.md", command: "nats --context=admin stream edit KV_websites-status --max-bytes=<more>", asks: true,
-		with: func(*walk) []string { return []string{"<more>", "67108864"} }, shows: []string{"64 MiB"},
+		with: func(*walk) []string { return []string{"<more>", "67108864"} }, shows: []string{"67108864"},
 	},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.notok ''", before: failed, check: decodes,
