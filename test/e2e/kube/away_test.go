@@ -40,12 +40,7 @@ func TestTheAPIServerMayDieAtAnyMoment(t *testing.T) {
 			}
 		}
 		return nil
-	}, &seen, maps.Owns(), controller.WithWorkers(4), controller.WithOnSourceError(func(_ string, err error) {
-		select {
-		case sawDegraded <- err:
-		default:
-		}
-	}))
+	}, &seen, maps.Owns(), controller.WithWorkers(4), newsOfKube(sawDegraded))
 	w.run(c)
 	const count, rounds = 20, 3
 	titles := map[string]string{}
@@ -225,8 +220,8 @@ func TestAnAPIServerThatDoesNotAnswerIsAway(t *testing.T) {
 			natstest.Eventually(t, "all is calm", func() bool { return w.liveMap("first") != nil && c.Stats().Running == 0 })
 			away.Store(true)
 			must(t, w.sites.Create(t.Context(), newSite("home")))
-			natstest.Eventually(t, "its source is degraded", func() bool { return len(c.Stats().Degraded) == 1 })
-			for _, err := range c.Stats().Degraded {
+			natstest.Eventually(t, "its source is degraded", func() bool { return len(kubeProblems(c)) == 1 })
+			for _, err := range kubeProblems(c) {
 				says(t, err, "the API server did not answer in time")
 			}
 			away.Store(false)

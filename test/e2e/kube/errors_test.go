@@ -85,7 +85,7 @@ func TestACustomResourceThatIsInstalledLateIsWaitedFor(t *testing.T) {
 	c := w.applied(func(ctx context.Context, key string) error {
 		_, err := widgets.Apply(ctx, w.widget(resource, w.namespace, key, "one"))
 		return err
-	}, &seen, widgets.Owns(), controller.WithOnSourceError(func(source string, err error) { news <- err }))
+	}, &seen, widgets.Owns(), newsOfKube(news))
 	w.start(informer)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
@@ -126,8 +126,8 @@ func TestACustomResourceThatIsInstalledLateMayBeOptional(t *testing.T) {
 	natstest.Eventually(t, "both are reconciled without it", func() bool {
 		return seen.count("home") > 0 && seen.count("away") > 0
 	})
-	natstest.Eventually(t, "it is told", func() bool { return len(c.Stats().Degraded) == 1 })
-	for _, err := range c.Stats().Degraded {
+	natstest.Eventually(t, "it is told", func() bool { return len(kubeProblems(c)) == 1 })
+	for _, err := range kubeProblems(c) {
 		says(t, err, "it is optional", "install its CustomResourceDefinition")
 	}
 	must(t, w.sites.Delete(t.Context(), "away"))
@@ -188,7 +188,7 @@ func TestAnInformerThatLosesItsRightsDegradesAndHeals(t *testing.T) {
 	news := make(chan error, 100)
 	c := w.controller(seen.reconciler(nil),
 		controller.OwnsKube(informer, controller.WithSourceName("ConfigMaps of the shop")),
-		controller.WithOnSourceError(func(source string, err error) { news <- err }))
+		newsOfKube(news))
 	w.start(informer)
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))

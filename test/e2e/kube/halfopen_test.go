@@ -138,7 +138,7 @@ func TestAQuietInformerIsNotTakenForAHalfOpenOne(t *testing.T) {
 	maps := w.maps()
 	news := make(chan error, 100)
 	var seen calls
-	c := w.mapsOfSites(maps, &seen, controller.WithOnSourceError(func(_ string, err error) { news <- err }))
+	c := w.mapsOfSites(maps, &seen, newsOfKube(news))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.awaitShown(maps, "home")
@@ -171,7 +171,7 @@ func TestAnOwnWriteThatTheInformerDoesNotCoverIsNotTakenForAHalfOpenWatch(t *tes
 		}
 		_, err := maps.Apply(ctx, m)
 		return err
-	}, &seen, maps.Owns(), controller.WithOnSourceError(func(_ string, err error) { news <- err }))
+	}, &seen, maps.Owns(), newsOfKube(news))
 	w.run(c)
 	must(t, w.sites.Create(t.Context(), newSite("home")))
 	w.awaitShown(maps, "home")
