@@ -249,7 +249,7 @@ func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 
 // ForgetDelete forgets the delete of a key that exists again, or was torn down.
 func (k *Table) ForgetDelete(key string) {
-	k.Amend(key, func(s *State) { s.Deleted, s.Owed = nil, false })
+	k.Amend(key, func(s *State) { s.Deleted, s.CleanUp, s.Owed = nil, nil, false })
 }
 
 // NoteOwed notes that the key's teardown is owed.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,7 +84,7 @@ func disks(t *testing.T, p Plan) Subject {
 		for key, doc := range s.Primaries {
 			var one site
 			_ = json.Unmarshal(doc.Value, &one)
-			if is, want := cloud.Of(key), fmt.Sprintf("=%d", one.Spec.Pages); is != want {
+			if is, want := cloud.Of(key), fmt.Sprintf("=%d", one.Spec.Pages); !strings.HasPrefix(is, want) {
 				says = append(says, fmt.Sprintf("the disks of %s are %q, want %q", key, is, want))
 			}
 		}
@@ -91,10 +93,13 @@ func disks(t *testing.T, p Plan) Subject {
 				says = append(says, fmt.Sprintf("the disks %q of %s, which is gone", cloud.Of(p.Key(i)), p.Key(i)))
 			}
 		}
+		if slices.ContainsFunc(p.Events, func(e Event) bool { return e.Do == backupRecords }) {
+			return says // a backup may not know what was created while lists did not show it yet
+		}
 		cloud.Mu.Lock()
 		defer cloud.Mu.Unlock()
 		for _, double := range cloud.Doubles {
-			says = append(says, fmt.Sprintf("%s was created while it was there", double))
+			says = append(says, fmt.Sprintf("a disk of %s was created while it was there", double))
 		}
 		return says
 	}

@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"context"
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -38,6 +39,7 @@ type Controller interface {
 	Run(ctx context.Context) error
 	Stats() controller.Stats
 	Explain(key string) controller.Explanation
+	Keys(states ...controller.KeyState) iter.Seq[controller.Explanation]
 	ReleaseBrake(ctx context.Context) error
 }
 

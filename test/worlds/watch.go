@@ -41,6 +41,7 @@ func (w *world) watchOneLease(ctx context.Context) error {
 	defer func() { _ = watch.Stop() }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	written := false // what was there before says who held the lease in whatever backup it is from
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,7 +50,9 @@ func (w *world) watchOneLease(ctx context.Context) error {
 			switch {
 			case !ok:
 				return nil
-			case e != nil:
+			case e == nil:
+				written = true
+			case written:
 				w.holds(tenure{e.Created(), holderOf(e.Value()), true})
 			}
 		case <-tick.C: // a stream that was made anew ends a watch of KV without a word
@@ -259,9 +262,9 @@ func (w *world) holdForgotten(leader *Process) {
 		sleep(context.Background(), 700*time.Millisecond)
 	}
 	what := ""
-	for _, key := range w.keys() {
-		if e := leader.c.Explain(key); e.State != controller.StateCalm {
-			what += fmt.Sprintf("; %s: %s %s %s", key, e.State, e.Reasons, e.Says)
+	for e := range leader.c.Keys() {
+		if e.State != controller.StateCalm {
+			what += fmt.Sprintf("; %s: %s %s %s", e.Key, e.State, e.Reasons, e.Says)
 		}
 	}
 	w.breaks(NothingLeft, "%s remembers something of %d keys%s", leader.Name, leader.c.Stats().Remembered, what)

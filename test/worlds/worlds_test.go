@@ -131,6 +131,12 @@ func revisionOf(p *page) uint64 {
 	return n
 }
 
+func titleOf(d Document) string {
+	var s site
+	_ = json.Unmarshal(d.Value, &s)
+	return s.Spec.Title
+}
+
 // agreeSites wants each site's pages and no others.
 func agreeSites(s Snapshot) (says []string) {
 	pages := s.Owned["pages"]
@@ -162,12 +168,8 @@ func agreeSites(s Snapshot) (says []string) {
 	return says
 }
 
-// TestWorlds plays sites on the odd seeds, and sites with disks on the even ones.
+// TestWorlds plays sites with pages, with disks and with ConfigMaps in turn.
 func TestWorlds(t *testing.T) {
-	Nights(t, func(t *testing.T, p Plan) Subject {
-		if p.Seed%2 == 0 {
-			return disks(t, p)
-		}
-		return sites(t, p)
-	}, Seeds{*from, *seeds})
+	subjects := []Maker{sites, disks, settings}
+	Nights(t, func(t *testing.T, p Plan) Subject { return subjects[p.Seed%3](t, p) }, Seeds{*from, *seeds})
 }
