@@ -79,8 +79,8 @@ func disks(t *testing.T, p Plan) Subject {
 			controller.OwnsExternal(external.Configure(cloudtest.Client{Driver: driver},
 				external.Config{Interval: time.Minute, Timeout: 5 * time.Second, Settle: settles})))...)
 	}
-	s.Agrees = func(s Snapshot) []string {
-		says := agreeSites(s)
+	s.Agrees = func(s Snapshot) (says, left []string) {
+		says, left = agreeSites(s)
 		for key, doc := range s.Primaries {
 			var one site
 			_ = json.Unmarshal(doc.Value, &one)
@@ -90,18 +90,18 @@ func disks(t *testing.T, p Plan) Subject {
 		}
 		for i := range p.Keys {
 			if _, there := s.Primaries[p.Key(i)]; !there && cloud.Of(p.Key(i)) != "" {
-				says = append(says, fmt.Sprintf("the disks %q of %s, which is gone", cloud.Of(p.Key(i)), p.Key(i)))
+				left = append(left, fmt.Sprintf("the disks %q of %s, which is gone", cloud.Of(p.Key(i)), p.Key(i)))
 			}
 		}
 		if slices.ContainsFunc(p.Events, func(e Event) bool { return e.Do == backupRecords }) {
-			return says // a backup may not know what was created while lists did not show it yet
+			return says, left // a backup may not know what was created while lists did not show it yet
 		}
 		cloud.Mu.Lock()
 		defer cloud.Mu.Unlock()
 		for _, double := range cloud.Doubles {
 			says = append(says, fmt.Sprintf("a disk of %s was created while it was there", double))
 		}
-		return says
+		return says, left
 	}
 	return s
 }

@@ -173,22 +173,26 @@ func settings(t *testing.T, p Plan) Subject {
 		return controller.New("sites", sites, p.Reconciler(r), append(p.Options(),
 			controller.Owns(pages, controller.WithPrune()), handle.Owns())...)
 	}
-	s.Agrees = func(s Snapshot) []string { return append(agreeSites(s), server.agrees(s)...) }
+	s.Agrees = func(s Snapshot) (says, left []string) {
+		says, left = agreeSites(s)
+		more, leftMore := server.agrees(s)
+		return append(says, more...), append(left, leftMore...)
+	}
 	return s
 }
 
 // agrees wants a ConfigMap for each site, and no others.
-func (s *apiServer) agrees(all Snapshot) (says []string) {
+func (s *apiServer) agrees(all Snapshot) (says, left []string) {
 	list, err := s.byHand().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
-		return []string{err.Error()}
+		return []string{err.Error()}, nil
 	}
 	there := map[string]string{}
 	for _, m := range list.Items {
 		data, _ := m.Object["data"].(map[string]any)
 		there[m.GetName()] = fmt.Sprint(data["title"])
 		if _, ok := all.Primaries[m.GetName()]; !ok {
-			says = append(says, fmt.Sprintf("the ConfigMap of %s, which is gone", m.GetName()))
+			left = append(left, fmt.Sprintf("the ConfigMap of %s, which is gone", m.GetName()))
 		}
 	}
 	for key, doc := range all.Primaries {
@@ -196,5 +200,5 @@ func (s *apiServer) agrees(all Snapshot) (says []string) {
 			says = append(says, fmt.Sprintf("the ConfigMap of %s has the title %q, want %q", key, there[key], title))
 		}
 	}
-	return says
+	return says, left
 }

@@ -134,12 +134,11 @@ func TestANightTellsABrokenRuleWithAShortPlan(t *testing.T) {
 	}
 	picky := func(t *testing.T, p Plan) Subject {
 		s := sites(t, p)
-		agrees := s.Agrees
-		s.Agrees = func(s Snapshot) []string {
+		s.Agrees = func(s Snapshot) (wrong, left []string) {
 			if _, there := s.Primaries["k0"]; there {
-				return append(agrees(s), "k0 is there")
+				return []string{"k0 is there"}, nil
 			}
-			return nil
+			return nil, nil
 		}
 		return s
 	}

@@ -26,8 +26,9 @@ type Subject struct {
 	Faults []func(ctx context.Context, r *rand.Rand)
 	// Wants reports whether a document wants a key of an owned bucket to exist. Without it no delete is judged.
 	Wants func(document []byte, bucket, key string) bool
-	// Agrees is asked when the world has been quiet for long, and says each thing that is not as it should be.
-	Agrees func(s Snapshot) []string
+	// Agrees is asked when the world has been quiet for long, and says each thing that is not as it should be. left are
+	// things of owners that are gone. Those of Stats.NeverWas may be left: nothing deletes them.
+	Agrees func(s Snapshot) (wrong, left []string)
 }
 
 // Maker makes the subject of a night, in its virtual time. It may start what the subject needs besides NATS, and ends it

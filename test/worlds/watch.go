@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // watchLease keeps who holds the lease. While it cannot be watched that is not known.
@@ -52,8 +53,8 @@ func (w *world) watchOneLease(ctx context.Context) error {
 				return nil
 			case e == nil:
 				written = true
-			case written:
-				w.holds(tenure{e.Created(), holderOf(e.Value()), true})
+			case written: // a holder whose lease is deleted believes in it until it renews it
+				w.holds(tenure{e.Created(), holderOf(e.Value()), e.Operation() == jetstream.KeyValuePut})
 			}
 		case <-tick.C: // a stream that was made anew ends a watch of KV without a word
 			info, err := w.js.Stream(ctx, "KV_"+w.subject.status())
@@ -216,7 +217,11 @@ func (w *world) holdSettled(when string) {
 			w.breaks(Well, "%s: %s is reconciled, and Explain says: %s", when, key, says)
 		}
 	}
-	for _, says := range w.subject.Agrees(s) {
+	wrong, left := w.subject.Agrees(s)
+	if leader == nil || len(left) > leader.c.Stats().NeverWas {
+		wrong = append(wrong, left...)
+	}
+	for _, says := range wrong {
 		w.breaks(Settled, "%s: %s", when, says)
 	}
 	leads := 0

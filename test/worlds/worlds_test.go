@@ -138,7 +138,7 @@ func titleOf(d Document) string {
 }
 
 // agreeSites wants each site's pages and no others.
-func agreeSites(s Snapshot) (says []string) {
+func agreeSites(s Snapshot) (says, left []string) {
 	pages := s.Owned["pages"]
 	for key, doc := range s.Primaries {
 		var one site
@@ -161,11 +161,13 @@ func agreeSites(s Snapshot) (says []string) {
 		i, _ := strconv.Atoi(number)
 		var one site
 		_ = json.Unmarshal(s.Primaries[key].Value, &one)
-		if i >= one.Spec.Pages {
-			says = append(says, fmt.Sprintf("page %s is left", name))
+		if _, there := s.Primaries[key]; !there {
+			left = append(left, fmt.Sprintf("page %s of a site that is gone", name))
+		} else if i >= one.Spec.Pages {
+			says = append(says, fmt.Sprintf("page %s, which its site does not want", name))
 		}
 	}
-	return says
+	return says, left
 }
 
 // TestWorlds plays sites with pages, with disks and with ConfigMaps in turn.
