@@ -108,6 +108,7 @@ type Teardown struct {
 	deleted    deleted
 	unusedLeft map[string]struct{}     // see leftOwners; only the sweep's, as is the next
 	found      [verdicts]notify.Found  // what sweeps find that is told, by source and key
+	waits      map[string]int          // likewise: for how many sweeps an owner has waited to be asked about
 	orphans    atomic.Pointer[orphans] // of the last sweep; nil before the first
 	// goneOrphans are the places of orphans that were deleted or adopted since the sweep before; for Sweep,
 	// DeleteOrphans and AdoptOrphans only.
