@@ -63,7 +63,7 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 		eventType, reason = EventWarning, "BrakeEngaged"
 		e.stats.BrakeEngaged.Add(1)
 	} else {
-		e.sweeper.SweepAfterRelease() // what it held back of the last sweep is looked at again
+		e.sweeper.SweepLater() // what it held back of the last sweep is looked at again
 	}
 	if f := e.opts.OnBrake; f != nil {
 		e.callback(ctx, "WithOnBrake", func() { f(state) })

@@ -139,7 +139,7 @@ func New[T entity.IEntity](
 	}
 	e.prune()
 	e.sweeper = &sweeper{
-		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), Released: make(chan struct{}, 1),
+		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), Later: make(chan struct{}, 1),
 		Orders: make(chan func(context.Context)),
 		DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,

@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
-// ErrNotBegun is the error of DeleteOrphans that has done nothing: no term leads here, or a sweep takes its time.
+// ErrNotBegun is the error of DeleteOrphans and AdoptOrphans that have done nothing: no term leads here, or a sweep
+// takes its time.
 var ErrNotBegun = errors.New("no term leads here, or a sweep goes on: nothing was done")
 
 // Orphans are those of lifecycle.Teardown, on the replica that leads; none without teardown.
@@ -33,6 +35,29 @@ func (e *Engine) DeleteOrphans(
 	}
 	if done.Deleted > 0 && (done.Left == 0 || err != nil) { // else it is asked for more of the same list
 		e.sweeper.SweepSoon() // what Stats counts is gone
+	}
+	return done, err
+}
+
+// AdoptOrphans has lifecycle.Teardown give them to their new owner, as DeleteOrphans has them deleted. The new owner is
+// reconciled then, whatever predicates say.
+func (e *Engine) AdoptOrphans(
+	ctx context.Context, order lifecycle.AdoptOrder,
+) (done lifecycle.OrphansAdopted, err error) {
+	if e.teardown == nil {
+		return done, ErrNotBegun
+	}
+	if waited := e.sweeper.Order(ctx, func(ctx context.Context) {
+		done, err = e.teardown.AdoptOrphans(ctx, order)
+	}); waited != nil {
+		return done, errors.Join(ErrNotBegun, waited)
+	}
+	if done.Adopted == 0 {
+		return done, err
+	}
+	e.Enqueue(order.To, operation.Manual)
+	if done.Left == 0 || err != nil { // else it is asked for more of the same list
+		e.sweeper.SweepSoon() // what Stats counts has an owner
 	}
 	return done, err
 }

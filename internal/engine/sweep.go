@@ -24,7 +24,7 @@ type sweepPrimaries interface {
 type sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
 	Soon      chan struct{}                                 // with room for one; see SweepSoon
-	Released  chan struct{}                                 // the same; see SweepAfterRelease
+	Later     chan struct{}                                 // the same; see SweepLater
 	Orders    chan func(ctx context.Context)                // without room; see Order
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
@@ -60,11 +60,12 @@ func (s *sweeper) Collect(ctx context.Context) {
 	}
 }
 
-// releasePause is how long after a release of the brake the next sweep comes. What was released is to be gone from the
-// caches by then: a sweep that finds it again would engage the brake again.
-const releasePause = 10 * time.Second
+// sweepPause is how long after a release of the brake the next sweep comes. What was released is to be gone from the
+// caches by then: a sweep that finds it again would engage the brake again. So long the leader rests, too, where there
+// are more owners to ask it about than one sweep may.
+const sweepPause = 10 * time.Second
 
-// await returns at the end of the interval, a while after the brake was released, or when SweepSoon was called.
+// await returns at the end of the interval, a while after SweepLater was called, or when SweepSoon was called.
 // Meanwhile it does what is ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
@@ -75,8 +76,8 @@ func (s *sweeper) await(ctx context.Context) {
 	}
 	for {
 		select {
-		case <-s.Released:
-			timer := time.NewTimer(releasePause)
+		case <-s.Later:
+			timer := time.NewTimer(sweepPause)
 			defer timer.Stop()
 			end = timer.C
 		case order := <-s.Orders:
@@ -108,8 +109,8 @@ func (s *sweeper) Order(ctx context.Context, do func(ctx context.Context)) error
 	}
 }
 
-// SweepAfterRelease makes a sweep due after releasePause, and none before that.
-func (s *sweeper) SweepAfterRelease() { notifyOf(s.Released) }
+// SweepLater makes a sweep due after sweepPause, and none before that, unless SweepSoon is called.
+func (s *sweeper) SweepLater() { notifyOf(s.Later) }
 
 // SweepSoon makes a sweep due before the interval ends.
 func (s *sweeper) SweepSoon() { notifyOf(s.Soon) }
@@ -186,6 +187,9 @@ func (s *sweeper) sweep(ctx context.Context) {
 			"dryRun", s.DryRun)
 	}
 	s.Counts.Ownerless.Store(&ownerless)
+	if ownerless.Unasked > 0 && (s.Interval == 0 || s.Interval > sweepPause) {
+		s.SweepLater()
+	}
 	if s.DryRun {
 		found = nil
 	}

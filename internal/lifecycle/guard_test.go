@@ -37,6 +37,9 @@ type guarded struct {
 	late      bool
 	holds     bool // the brake
 
+	there map[string]bool // keys whose documents are there, if that is not nil
+	shown string          // one that the cache alone shows
+
 	contested bool
 	removed   int
 }
@@ -52,7 +55,12 @@ func newGuarded(prune, owed bool) *guarded {
 
 // As deletes.Primaries, and what a prune asks beside.
 
-func (g *guarded) Exists(string) bool { return g.prune != g.cached }
+func (g *guarded) Exists(key string) bool {
+	if g.there != nil {
+		return g.there[key] || g.shown == key
+	}
+	return g.prune != g.cached
+}
 
 func (g *guarded) Decoded(string) (revision uint64, ok bool) {
 	if g.cached {
@@ -61,9 +69,12 @@ func (g *guarded) Decoded(string) (revision uint64, ok bool) {
 	return 5, g.prune
 }
 
-func (g *guarded) Confirm(context.Context, string) (entity.Presence, error) {
+func (g *guarded) Confirm(_ context.Context, key string) (entity.Presence, error) {
 	if g.leader != nil {
 		return entity.Presence{}, g.leader
+	}
+	if g.there != nil {
+		return entity.Presence{Exists: g.there[key], Revision: 5}, nil
 	}
 	return entity.Presence{Exists: g.prune != g.otherwise, Revision: 5}, nil
 }
@@ -93,6 +104,10 @@ func (g *guarded) AdmitSwept(context.Context, string, string, string, string) bo
 func (g *guarded) Claim() owner.Claim            { return g.claim }
 func (g *guarded) LastSeen(string) metav1.Object { return &metav1.ObjectMeta{} }
 
+func (g *guarded) SetOwner(obj metav1.Object, key string, _ owner.Resource) {
+	entity.SetOwner(obj, g.claim.Kind, key, g.claim.Instance)
+}
+
 // As record.Records.
 type guardedRecords struct {
 	record.Records
@@ -116,6 +131,7 @@ func (s guardedSource) String() string           { return "OwnsKube" }
 func (s guardedSource) Resource() owner.Resource { return owner.ResourceOfKube("", "configmaps") }
 func (s guardedSource) AnyNamespace() bool       { return s.g.open }
 func (s guardedSource) Deletable() bool          { return true }
+func (s guardedSource) Rewrites() bool           { return true }
 func (s guardedSource) Outdated() error          { return s.g.outdated }
 func (s guardedSource) Prunes() bool             { return true }
 func (s guardedSource) CheckKey(string) error    { return nil }
