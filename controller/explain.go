@@ -13,7 +13,7 @@ type KeyState = explain.State
 // The states of keys. Of several things that are true at once the state is the one that decides what happens next.
 const (
 	StateMalformed    = explain.Malformed    // the bucket cannot have such a key
-	StateUnknown      = explain.Unknown      // there is neither a document nor a record, and nothing is due
+	StateUnknown      = explain.Unknown      // there is no document, nothing is owed, and nothing is due
 	StateStopped      = explain.Stopped      // Run was not called, or has ended
 	StateStarting     = explain.Starting     // the caches are not complete, or the term has not begun
 	StateStandby      = explain.Standby      // another replica works: see Leader

@@ -76,6 +76,9 @@ type Status struct {
 	StreamCreated time.Time
 	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
 	StreamChanges uint64
+	// StreamsNoticed counts how often another stream was noticed. It is StreamChanges, or one more from the moment
+	// another stream is noticed until it was listed; the store reflects the stream before for so long.
+	StreamsNoticed uint64
 	// Relisting is true from the moment another stream is noticed until the store reflects it. Meanwhile the store
 	// reflects the stream before, or neither.
 	Relisting bool

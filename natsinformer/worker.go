@@ -386,7 +386,12 @@ func (w *worker) notice(m mode) mode {
 	if w.noticed = m; m == listing {
 		w.noticed = resume
 	}
-	w.health.update(func(st *Status) { st.Relisting = w.noticed != resume })
+	w.health.update(func(st *Status) {
+		st.Relisting, st.StreamsNoticed = w.noticed != resume, st.StreamChanges
+		if st.Relisting {
+			st.StreamsNoticed++
+		}
+	})
 	return m
 }
 

@@ -158,7 +158,7 @@ func New[T entity.IEntity](
 
 // reportOver makes the board, for what is behind the connection of js, which may be nil.
 func (e *Engine) reportOver(js jetstream.JetStream) {
-	e.health = health.New(e.onProblem())
+	e.health = e.newBoard()
 	if js != nil && js.Conn() != nil {
 		e.health.Over(js.Conn(), e.isOver(js.Conn()))
 	}

@@ -137,14 +137,20 @@ func (s *sweeper) collectGarbage(ctx context.Context) {
 }
 
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
-// record did not decode for a while. What the brake holds waits for its release.
+// record did not decode for a while. What the brake holds waits for its release. And it enqueues the keys that have a
+// record without an anchor, and no document: nothing is owed, and no event tells of one whose document was deleted
+// while no replica ran. The worker asks the leader, and removes the record.
 func (s *sweeper) remindOwed() {
 	if s.Records == nil {
 		return
 	}
 	owed := map[string]struct{}{}
 	for key, held := range s.Records.All() {
-		if !record.IsAnchor(held) || s.Primaries.Exists(key) || s.Brake.Holds(key) {
+		if s.Primaries.Exists(key) || s.Brake.Holds(key) {
+			continue
+		}
+		if !record.IsAnchor(held) {
+			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
 			continue
 		}
 		owed[key] = struct{}{}

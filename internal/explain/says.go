@@ -43,6 +43,10 @@ func (e *Explanation) first() string {
 		}
 		return "No document of this bucket can have such a key; nothing is done about it."
 	case Unknown:
+		if e.recordAlone {
+			return "It has no document, and a record of one that was never reconciled: nothing is owed. The next " +
+				"sweep removes the record."
+		}
 		return "There is neither a document nor a record of this key, and nothing is due."
 	case Stopped:
 		return "The controller does not run here; nothing is done about any key."
