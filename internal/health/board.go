@@ -37,6 +37,8 @@ type entry struct {
 	reason string // that was told, see reasonOf
 	// covered says that it is not told by its name: the connection is down, which is.
 	covered bool
+	// logged says that another logs it.
+	logged bool
 }
 
 type news struct {
@@ -58,33 +60,42 @@ func (b *Board) Set(ctx context.Context, name string, err error) {
 // Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the
 // newer, so that nothing stays on the board that works again. now must not report itself.
 func (b *Board) Change(ctx context.Context, name string, now func() error) {
-	b.change(ctx, name, now, "Source works again")
+	b.change(ctx, name, now, "Source works again", false)
+}
+
+// Show is Set for what another logs: the lease of a process concerns each of its controllers, and is one line.
+func (b *Board) Show(ctx context.Context, name string, err error) {
+	b.change(ctx, name, func() error { return err }, "", true)
 }
 
 // Leave is Change at the end of a term, whose problems are the next leader's to report: nothing is known to work again,
 // and the log does not say so.
 func (b *Board) Leave(ctx context.Context, name string, now func() error) {
-	b.change(ctx, name, now, "Source is reported here no more: the term is over, and the next leader reports it")
+	b.change(ctx, name, now, "Source is reported here no more: the term is over, and the next leader reports it", false)
 }
 
-func (b *Board) change(ctx context.Context, name string, now func() error, gone string) {
+func (b *Board) change(ctx context.Context, name string, now func() error, gone string, logged bool) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
 	err := printable.Error(now()) // part of it may be text of others
 	defer b.tellLink(ctx)
-	if !b.note(name, err, err != nil && b.explains(name)) {
+	if !b.note(name, err, err != nil && b.explains(name), logged) || logged {
 		return
 	}
 	logger := printable.Logger(klog.FromContext(ctx))
 	if err == nil {
 		logger.Info(gone, "source", name)
 	} else {
-		logger.Error(err, "Source degraded, the rest goes on", "source", name)
+		logDegraded(logger, name, err)
 	}
 }
 
+func logDegraded(logger klog.Logger, name string, err error) {
+	logger.Error(err, "Source degraded, the rest goes on", "source", name)
+}
+
 // note reports whether this is a change that is told by its name. covered says that the connection is the reason.
-func (b *Board) note(name string, err error, covered bool) bool {
+func (b *Board) note(name string, err error, covered, logged bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, failing := b.byName[name]
@@ -96,7 +107,7 @@ func (b *Board) note(name string, err error, covered bool) bool {
 		before = &entry{Problem: Problem{Since: time.Now()}, covered: true} // not told yet
 	}
 	// Of what was told by its name before, the connection is another reason, which is told by its own.
-	now := &entry{Problem{before.Since, err}, before.reason, before.covered && covered}
+	now := &entry{Problem{before.Since, err}, before.reason, before.covered && covered, logged}
 	if problem, dated := errors.AsType[*Problem](err); dated {
 		now.Problem = Problem{Since: problem.Since, Err: printable.Error(problem.Err)}
 	}
