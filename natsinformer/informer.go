@@ -128,7 +128,8 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		busy: turn.New(),
 
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
-		health: &health{bucket: cfg.Bucket, onError: cfg.OnError}, place: usualPlace(cfg.Bucket),
+		health: &health{bucket: cfg.Bucket, onError: cfg.OnError, reported: cfg.Reported},
+		place:  usualPlace(cfg.Bucket),
 	}
 	indexers := cache.Indexers{}
 	maps.Copy(indexers, cfg.Indexers)

@@ -45,7 +45,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 			applying.Report = e.reportLease(ctx)
 			return lease.Run(ctx, applying, lead)
 		},
-		Health: e.health.Set, Holder: cfg.Holder,
+		Health: e.health.Show, Holder: cfg.Holder,
 	}); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}

@@ -39,6 +39,8 @@ type entry struct {
 	// covered says that it is not told by its name: the connection is down, which is.
 	covered bool
 	term    *Term // under whose context it was reported; nil: it is no term's
+	// logged says that another logs it.
+	logged bool
 }
 
 type news struct {
@@ -65,7 +67,12 @@ func (b *Board) Set(ctx context.Context, name string, err error) {
 // Change reports what now returns. It asks under a lock: of two reports at once the one that is noted last is the
 // newer, so that nothing stays on the board that works again. now must not report itself.
 func (b *Board) Change(ctx context.Context, name string, now func() error) {
-	b.change(ctx, name, now, false)
+	b.change(ctx, name, now, how{})
+}
+
+// Show is Set for what another logs: the lease of a process concerns each of its controllers, and is one line.
+func (b *Board) Show(ctx context.Context, name string, err error) {
+	b.change(ctx, name, func() error { return err }, how{logged: true})
 }
 
 // reportedElsewhere is what the log says of what is taken off the board and not known to work again.
@@ -74,34 +81,41 @@ const reportedElsewhere = "Source is reported here no more: the term is over, an
 // Leave is Change at the end of a term, whose problems are the next leader's to report: nothing is known to work again,
 // and the log does not say so.
 func (b *Board) Leave(ctx context.Context, name string, now func() error) {
-	b.change(ctx, name, now, true)
+	b.change(ctx, name, now, how{leaves: true})
 }
 
-func (b *Board) change(ctx context.Context, name string, now func() error, leaves bool) {
+// how says of a report that its term leaves, and that another logs it.
+type how struct{ leaves, logged bool }
+
+func (b *Board) change(ctx context.Context, name string, now func() error, by how) {
 	b.reporting.Lock()
 	defer b.reporting.Unlock()
 	term := termOf(ctx)
-	if term != nil && term.over && !leaves {
+	if term != nil && term.over && !by.leaves {
 		return // it would never be taken off
 	}
 	err := printable.Error(now()) // part of it may be text of others
 	defer b.tellLink(ctx)
-	if !b.note(news{name, err, leaves}, term, err != nil && b.explains(name)) {
+	if !b.note(news{name, err, by.leaves}, term, err != nil && b.explains(name), by.logged) || by.logged {
 		return
 	}
 	logger := printable.Logger(klog.FromContext(ctx))
 	switch {
-	case err == nil && leaves:
+	case err == nil && by.leaves:
 		logger.Info(reportedElsewhere, "source", name)
 	case err == nil:
 		logger.Info("Source works again", "source", name)
 	default:
-		logger.Error(err, "Source degraded, the rest goes on", "source", name)
+		logDegraded(logger, name, err)
 	}
 }
 
+func logDegraded(logger klog.Logger, name string, err error) {
+	logger.Error(err, "Source degraded, the rest goes on", "source", name)
+}
+
 // note reports whether this is a change that is told by its name. covered says that the connection is the reason.
-func (b *Board) note(n news, term *Term, covered bool) bool {
+func (b *Board) note(n news, term *Term, covered, logged bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	name, err := n.name, n.err
@@ -117,7 +131,7 @@ func (b *Board) note(n news, term *Term, covered bool) bool {
 	if failing && n.left {
 		term = before.term // who leaves has not found it
 	}
-	now := &entry{Problem{before.Since, err}, before.reason, before.covered && covered, term}
+	now := &entry{Problem{before.Since, err}, before.reason, before.covered && covered, term, logged}
 	if problem, dated := errors.AsType[*Problem](err); dated {
 		now.Problem = Problem{Since: problem.Since, Err: printable.Error(problem.Err)}
 	}

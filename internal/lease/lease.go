@@ -109,6 +109,7 @@ type elector struct {
 	random func() float64 // in [0, 1)
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
+	outage     outage
 
 	term    atomic.Pointer[Term] // the one that goes on; nil: none does
 	exiting atomic.Bool          // the process ends at once: nothing is written any more but by leave
@@ -175,7 +176,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	if time.Since(now.at) < e.wait(now) {
-		e.report(ctx, e.whyWaiting(now))
+		e.reportHolder(ctx, e.whyWaiting(now))
 		return version{}, false
 	}
 	won, err = e.take(ctx, now)
@@ -197,21 +198,22 @@ func (e *elector) wait(now version) time.Duration {
 
 // renew writes the lease again. The error is errTaken if another took it.
 func (e *elector) renew(ctx context.Context, held version) (version, error) {
-	renewed, failed := e.take(ctx, held)
+	renewed, failed := e.write(ctx, held)
+	if !isOvertaken(failed) && !hasNoResponder(failed) { // else the look tells more
+		e.report(ctx, failed)
+	}
 	if failed == nil {
 		return renewed, nil
 	}
 	now, err := e.load(ctx)
 	switch {
 	case err != nil:
-		if isOvertaken(failed) { // else why the write failed is reported, and stays the reason
-			e.report(ctx, err)
-		}
+		e.reportRenewal(ctx, failed, err)
 		return version{}, err
 	case now.revision == 0: // removed by hand
 		now.record = held.record
 	case now.garbled != nil && time.Since(held.at) < e.Timing.term():
-		e.report(ctx, now.garbled)
+		e.reportHolder(ctx, now.garbled)
 		now.record = held.record
 	case now.garbled != nil:
 		return version{}, now.garbled
@@ -222,8 +224,15 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 	return e.take(ctx, now)
 }
 
-// take makes this replica the holder, if the key is still at this version.
+// take makes this replica the holder, if the key is still at this version, and reports whether it could.
 func (e *elector) take(ctx context.Context, before version) (version, error) {
+	won, err := e.write(ctx, before)
+	e.report(ctx, err)
+	return won, err
+}
+
+// write is take without a report.
+func (e *elector) write(ctx context.Context, before version) (version, error) {
 	if e.exiting.Load() {
 		return version{}, errExiting
 	}
@@ -252,46 +261,3 @@ func (e *elector) giveBack(ctx context.Context) {
 
 // giveBackPatience is how long the end of Run may take for giving the lease back.
 const giveBackPatience = 2 * time.Second
-
-// load reads the key. An absent key is the zero version.
-func (e *elector) load(ctx context.Context) (version, error) {
-	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
-	defer cancel()
-	value, revision, err := e.Store.Load(bounded)
-	found := version{value: value, revision: revision, at: time.Now()}
-	if err == nil {
-		if found.record, found.garbled = decode(value); found.garbled != nil {
-			found.garbled = fmt.Errorf("the key of the lease %s holds no lease: %w. "+
-				"If no replica leads after a while, stop who writes there and delete the key", e.Name, found.garbled)
-		}
-	}
-	e.known(revision, found.record)
-	if apierrors.IsNotFound(err) {
-		return version{marker: revision, at: found.at}, nil
-	}
-	return found, err
-}
-
-func (e *elector) store(ctx context.Context, r record, revision uint64) (version, error) {
-	value, err := encode(r)
-	if err != nil {
-		return version{}, fmt.Errorf("encode the lease %s: %w", e.Name, err)
-	}
-	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
-	defer cancel()
-	sent := time.Now()
-	revision, err = e.Store.Store(bounded, value, revision)
-	e.report(ctx, err)
-	e.known(revision, r)
-	return version{record: r, revision: revision, at: sent}, err
-}
-
-// known notes that the key, or its delete marker, is at a revision.
-func (e *elector) known(revision uint64, r record) {
-	if revision != 0 {
-		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
-		if e.Holder != nil {
-			e.Holder(r.HolderIdentity)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/notify"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // LongestDuration is the longest Duration of a lease, and the longest that a reader believes: a record may ask for any
@@ -86,19 +84,4 @@ func named(names []string) string {
 		names, more = names[:mostNamed], fmt.Sprintf(" and %d more", n)
 	}
 	return fmt.Sprintf("%q", names) + more
-}
-
-func (e *elector) report(ctx context.Context, err error) {
-	if e.Report == nil || errors.Is(err, context.Canceled) {
-		return // a request that was cut short tells nothing
-	}
-	if isOvertaken(err) {
-		err = nil
-	}
-	e.Report(ctx, err)
-}
-
-// isOvertaken reports whether a write failed because the key is at another revision.
-func isOvertaken(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
