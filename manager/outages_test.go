@@ -122,7 +122,7 @@ var outages = map[string]struct {
 	"the right to write records is taken and given back": {
 		happens: denied(20*time.Second, "$KV.sites-status.>"), leader: 5, other: 0,
 		says: []string{
-			"denies", "$KV.sites-status.s0", "$KV.sites-status._nagi.lease", "Source works again", "Source works again",
+			"denies", "$KV.sites-status.s0", "$KV.sites-status._nagi.lease", "Source is reported here no more", "Source works again",
 		},
 	},
 	"the right to read records and leases is taken and given back": {
