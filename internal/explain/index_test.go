@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -199,6 +200,26 @@ func TestTheFirstInAnOrderCostWhatTheyShow(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTheFirstMayBeAll: a number of keys that is more than there can be asks for all of them.
+func TestTheFirstMayBeAll(t *testing.T) {
+	for _, keys := range []int{0, 3, 3 * fewKeys} {
+		d := &documents{}
+		x := explainer(t, d)
+		for i := range keys {
+			d.keys = append(d.keys, fmt.Sprintf("%05d", i))
+			x.Queue.Add(d.keys[i], put, queue.Background)
+		}
+		for _, n := range []int{keys, keys + 1, math.MaxInt} {
+			if all := x.TopOldest(n, Ready); len(all) != keys {
+				t.Errorf("the first %d of %d are %d", n, keys, len(all))
+			}
+			if all := x.TopFailing(n); len(all) != keys {
+				t.Errorf("the %d of %d that fail most are %d", n, keys, len(all))
+			}
+		}
 	}
 }
 

@@ -126,7 +126,7 @@ var aged = map[State]queue.Class{
 func (x *Explainer) oldestIn(
 	class queue.Class, n int, look func(string) (glance, bool),
 ) (oldest []string, ok bool) {
-	for most := n + 16; ; most *= 4 {
+	for most := min(n, fewKeys) + 16; ; most *= 4 {
 		keys, all := x.Queue.Oldest(class, most)
 		oldest = nil
 		for _, key := range keys {
