@@ -68,6 +68,12 @@ type Options struct {
 // Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what
 // it is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
 //
+// If the entry says that another controller describes the kind, the server is asked whether that is there: the key
+// "_nagi.controller" of its status bucket holds its name. If not, this controller describes the kind, and says so once,
+// in the log and in a warning event (ReasonDescriberNotThere). Where that cannot be told the entry stays, which is said
+// once too. The right to ask, to publish to $JS.API.STREAM.MSG.GET.KV_<that bucket>, is in no permissions: it reads all
+// records of that bucket.
+//
 // [controller.Controller.Permissions] then includes what publishing needs, but not to make the bucket: see
 // [Permissions].
 func Publish(o Options) controller.Option {
@@ -99,10 +105,11 @@ type publisher struct {
 	described Entry // all but what is known when it runs
 	schemaErr error
 
-	mu     sync.Mutex // of terms, of which one ends before the next begins
-	opened bool
-	said   bool // it has published since it was made
-	warned notify.Fact
+	mu      sync.Mutex // of terms, of which one ends before the next begins
+	opened  bool
+	said    bool // it has published since it was made
+	warned  notify.Fact
+	doubted notify.Fact // of the controller that describes the kind
 }
 
 // Join implements engine.Beside.
@@ -178,7 +185,7 @@ const (
 func (p *publisher) Run(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opened = false
+	p.opened, p.doubted = false, notify.Fact{}
 	logger := klog.FromContext(ctx)
 	if p.schemaErr != nil {
 		logger.Error(p.schemaErr, "The kind is published without a schema")
@@ -244,7 +251,8 @@ func (p *publisher) publish(ctx context.Context) error {
 		now, err := b.get(ctx, key)
 		if err == nil {
 			var value []byte
-			if value, err = merged(entry, now.value, time.Now()); err != nil || value == nil {
+			invented := p.doubt(ctx, b, now.value)
+			if value, err = merged(entry, now.value, invented, time.Now()); err != nil || value == nil {
 				p.said = p.said || err == nil
 				return err
 			}
