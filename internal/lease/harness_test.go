@@ -240,7 +240,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	e := elector{
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
-			Existed: func() bool { return r.existed }, AbsentIsFree: r.absent,
+			Existed: func(context.Context) bool { return r.existed }, AbsentIsFree: r.absent,
 			Controllers: r.runs,
 		},
 		random: rand.Float64,

@@ -9,7 +9,8 @@
 //     first saw this revision. So the clocks of replicas need not agree.
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
 //     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
-//     delete marker, or if something else tells that there was a holder.
+//     delete marker, or if something else tells that there was a holder. In a stream that may have been made anew a
+//     moment ago it counts as vanished, too, for [Config.Existed] says so.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
@@ -58,8 +59,8 @@ type Config struct {
 	// Controllers are the names of what leads with the lease. The record has them, so that a replica that runs others
 	// can tell; see [ErrOtherControllers]. Nil names none.
 	Controllers []string
-	// Existed tells of an absent key whether there must have been a holder. It may be nil.
-	Existed func() bool
+	// Existed tells of an absent key whether there may have been a holder that works on. It may be nil.
+	Existed func(ctx context.Context) bool
 	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
 	// something else keeps the holders apart: the last one may not know yet.
 	AbsentIsFree bool
@@ -168,7 +169,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		}
 		return version{}, false
 	}
-	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && e.Existed() {
+	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && !e.AbsentIsFree && e.Existed(ctx) {
 		e.leaveAlone = e.Timing.Duration
 	}
 	if !seen.at.IsZero() && now.is(*seen) {
