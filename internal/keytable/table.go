@@ -252,6 +252,13 @@ func (k *Table) ForgetDelete(key string) {
 	k.Amend(key, func(s *State) { s.Deleted, s.CleanUp, s.Owed = nil, nil, false })
 }
 
+// ForgetTeardown forgets all that is known of the teardown of a key that another replica has torn down.
+func (k *Table) ForgetTeardown(key string) {
+	k.Amend(key, func(s *State) {
+		s.Deleted, s.DeletedAnchor, s.CleanUp, s.Owed, s.ContestedFrom = nil, nil, nil, false, 0
+	})
+}
+
 // NoteOwed notes that the key's teardown is owed.
 func (k *Table) NoteOwed(key string) { k.Change(key, func(s *State) { s.Owed = true }) }
 

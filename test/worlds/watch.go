@@ -185,7 +185,7 @@ func (w *world) explains(leader *Process, key string) (says string, why bool) {
 	e := leader.c.Explain(key)
 	switch e.State {
 	case controller.StateCalm, controller.StateUnreconciled, controller.StateUnknown:
-		return string(e.State) + ": " + e.Says, false
+		return string(e.State) + ": " + e.Says, len(e.Missing) > 0 // it says what news is missing
 	}
 	return string(e.State) + ": " + e.Says, true
 }
