@@ -63,6 +63,11 @@ func (p Plan) String() string {
 	return b.String()
 }
 
+// Has reports whether one of some deeds is in the plan.
+func (p Plan) Has(deeds ...deed) bool {
+	return slices.ContainsFunc(p.Events, func(e Event) bool { return slices.Contains(deeds, e.Do) })
+}
+
 // Dice are random numbers of the plan's seed and the words: the same for the same.
 func (p Plan) Dice(words ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, hash(words...)))
