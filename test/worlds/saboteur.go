@@ -90,6 +90,7 @@ func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
 	switch e.Do {
 	case serverRestarts:
 		w.server.Stop()
+		w.holds(tenure{}) // a watch that goes on later does not see all
 		sleep(ctx, e.For/2)
 		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
 	case rights:

@@ -15,10 +15,10 @@ import (
 // watchLease keeps who holds the lease. While it cannot be watched that is not known.
 func (w *world) watchLease(ctx context.Context) {
 	for ctx.Err() == nil {
-		w.holds(tenure{})
 		if err := w.watchOneLease(ctx); err != nil && ctx.Err() == nil {
 			w.note("world", "watching the lease: %v", err)
 		}
+		w.holds(tenure{})
 		sleep(ctx, 500*time.Millisecond)
 	}
 }
@@ -78,8 +78,8 @@ func (w *world) holds(t tenure) {
 		if last := w.holder[n-1]; last.identity == t.identity && last.known == t.known {
 			return
 		}
-		if t.since.Before(w.holder[n-1].since) {
-			t.since = w.holder[n-1].since
+		if !w.holder[n-1].known { // since when is not known, only that it is so now
+			t.since = time.Now()
 		}
 	}
 	w.holder = append(w.holder, t)
