@@ -143,7 +143,7 @@ func New[T entity.IEntity](
 		Orders: make(chan func(context.Context)),
 		DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
-		Before: e.renameFormer, Records: e.records, Brake: e.brake, Teardown: e.teardown,
+		Before: e.renameFormer, Streams: e.ownedStreams, Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}
 	if opts.Attach != nil {
 		opts.Attach(e)

@@ -33,11 +33,13 @@ type sweeper struct {
 	Counts    *Counts
 
 	Before   func(context.Context) // is called before each sweep
+	Streams  func() uint64         // counts how often the stream of what is owned was replaced
 	Records  brake.Records         // nil without teardown, as are the next
 	Brake    *brake.Brake
 	Teardown *lifecycle.Teardown
 
 	owedBefore map[string]struct{} // see remindOwed
+	streams    uint64              // Streams before the last sweep
 }
 
 // Resync enqueues every primary once in each interval, spread over it.
@@ -55,6 +57,7 @@ func (s *sweeper) Resync(ctx context.Context) {
 // called.
 func (s *sweeper) Collect(ctx context.Context) {
 	for ctx.Err() == nil {
+		s.streams = s.Streams()
 		s.collectGarbage(ctx)
 		s.await(ctx)
 	}
@@ -65,8 +68,9 @@ func (s *sweeper) Collect(ctx context.Context) {
 // are more owners to ask it about than one sweep may.
 const sweepPause = 10 * time.Second
 
-// await returns at the end of the interval, a while after SweepLater was called, or when SweepSoon was called.
-// Meanwhile it does what is ordered.
+// await returns at the end of the interval, a while after SweepLater was called, when SweepSoon was called, or when the
+// stream of what is owned was replaced: a backup may have brought back what was torn down. Meanwhile it does what is
+// ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -74,8 +78,14 @@ func (s *sweeper) await(ctx context.Context) {
 		defer timer.Stop()
 		end = timer.C
 	}
+	replaced := time.NewTicker(sweepPause)
+	defer replaced.Stop()
 	for {
 		select {
+		case <-replaced.C:
+			if s.Interval > 0 && s.Streams() != s.streams {
+				return
+			}
 		case <-s.Later:
 			timer := time.NewTimer(sweepPause)
 			defer timer.Stop()
