@@ -53,7 +53,11 @@ func (e *Explanation) first() string {
 	case Starting:
 		return "The controller starts: its caches are not complete yet, or its term has not begun."
 	case Standby:
-		return "This replica waits for the lease" + e.leader() + ". Ask the replica that leads."
+		if e.Leader == "" {
+			return "This replica waits for the lease, and knows of no replica that holds it now. If another leads, " +
+				"ask that one."
+		}
+		return "This replica waits for the lease, which " + e.Leader + " holds. Ask the replica that leads."
 	case Running:
 		return fmt.Sprintf("The reconciler runs since %s, attempt %d.", at(e.RunningSince), e.Attempt)
 	case Handling:
@@ -175,13 +179,6 @@ func (e *Explanation) invalid() string {
 	}
 	return fmt.Sprintf("%s is invalid: %s%s. It is not reconciled until that is mended.",
 		capital(revision(e.Invalid.Revision)), place, e.Invalid.Reason)
-}
-
-func (e *Explanation) leader() string {
-	if e.Leader == "" {
-		return ""
-	}
-	return ", which " + e.Leader + " holds"
 }
 
 func (e *Explanation) last() string {

@@ -111,6 +111,8 @@ type elector struct {
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
 	outage     outage
+	// absent is since when the key was seen absent, at whatever revisions of its marker, and no holder since.
+	absent time.Time
 
 	term    atomic.Pointer[Term] // the one that goes on; nil: none does
 	exiting atomic.Bool          // the process ends at once: nothing is written any more but by leave
@@ -163,6 +165,7 @@ func (e *elector) apply(ctx context.Context) (won version, ok bool) {
 func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
 	now, err := e.load(ctx)
 	if err != nil {
+		e.absent = time.Time{}
 		e.report(ctx, err)
 		if seen.revision == 0 && seen.marker == 0 {
 			*seen = version{} // meanwhile the key may have come and gone
@@ -176,10 +179,17 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		now.at = seen.at
 	}
 	*seen = now
+	switch {
+	case now.revision != 0:
+		e.absent = time.Time{}
+	case e.absent.IsZero():
+		e.absent = now.at
+	}
 	if time.Since(now.at) < e.wait(now) {
 		e.reportHolder(ctx, e.whyWaiting(now))
 		return version{}, false
 	}
+	e.absent = time.Time{}
 	won, err = e.take(ctx, now)
 	return won, err == nil
 }

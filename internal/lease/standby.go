@@ -23,11 +23,19 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
+// ErrNoHolder says that no replica leads for longer than a lease lasts: the lease is deleted again and again.
+var ErrNoHolder = errors.New("no replica leads: the lease was deleted")
+
 // whyWaiting is what there is to tell while the lease is another's; nil if nothing is.
 func (e *elector) whyWaiting(now version) error {
 	switch {
 	case now.garbled != nil:
 		return now.garbled
+	case now.revision == 0 && time.Since(e.absent) > e.Timing.Duration:
+		return notify.Because(ErrNoHolder.Error(), fmt.Errorf("%w: %s is absent since %s, and was deleted again at %s; "+
+			"this replica takes it at %s, unless it is deleted again: stop who deletes it", ErrNoHolder, e.Name,
+			e.absent.UTC().Format(time.RFC3339), now.at.UTC().Format(time.RFC3339),
+			now.at.Add(e.wait(now)).UTC().Format(time.RFC3339)))
 	case now.revision == 0:
 		return nil
 	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
