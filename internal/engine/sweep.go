@@ -149,18 +149,21 @@ func (s *sweeper) collectGarbage(ctx context.Context) {
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
 // record did not decode for a while. What the brake holds waits for its release. And it enqueues the keys that have a
 // record without an anchor, and no document: nothing is owed, and no event tells of one whose document was deleted
-// while no replica ran. The worker asks the leader, and removes the record.
+// while no replica ran. The worker asks the leader, and removes the record, unless the brake is engaged.
 func (s *sweeper) remindOwed() {
 	if s.Records == nil {
 		return
 	}
-	owed := map[string]struct{}{}
+	owed, pause := map[string]struct{}{}, time.Duration(0)
+	if s.owedBefore == nil {
+		pause = sweepPause // by then the brake knows whether many have vanished
+	}
 	for key, held := range s.Records.All() {
 		if s.Primaries.Exists(key) || s.Brake.Holds(key) {
 			continue
 		}
 		if !record.IsAnchor(held) {
-			s.Queue.Add(key, operation.Of(operation.Resync), queue.Background)
+			s.Queue.AddAfter(key, operation.Of(operation.Resync), queue.Background, pause, queue.RetryDelay)
 			continue
 		}
 		owed[key] = struct{}{}

@@ -34,6 +34,10 @@ func (e *Explanation) sentence() string {
 	return e.first() + e.beside()
 }
 
+// recordAlone is for a key that has a record, and neither a document nor a teardown that is owed.
+const recordAlone = "It has no document, and a record of one that was never reconciled: nothing is owed. The next " +
+	"sweep removes the record, unless the brake is engaged."
+
 func (e *Explanation) first() string {
 	switch e.State {
 	case Malformed:
@@ -44,8 +48,7 @@ func (e *Explanation) first() string {
 		return "No document of this bucket can have such a key; nothing is done about it."
 	case Unknown:
 		if e.recordAlone {
-			return "It has no document, and a record of one that was never reconciled: nothing is owed. The next " +
-				"sweep removes the record."
+			return recordAlone
 		}
 		return "There is neither a document nor a record of this key, and nothing is due."
 	case Stopped:
@@ -117,6 +120,9 @@ func (e *Explanation) waits() string {
 	case Delayed:
 		return fmt.Sprintf("Somebody asked for it with EnqueueAfter: it is due at %s.", at(e.UserDueAt))
 	case Arriving:
+		if e.recordAlone {
+			return recordAlone
+		}
 		return "The caches are about to show its document or its record."
 	case Unreconciled:
 		return fmt.Sprintf("%s was not reconciled, and nothing is due: its event is on the way, or a predicate held "+

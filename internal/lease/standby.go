@@ -32,8 +32,8 @@ func (e *elector) whyWaiting(now version) error {
 	case now.garbled != nil:
 		return now.garbled
 	case now.revision == 0 && time.Since(e.absent) > e.Timing.Duration:
-		return notify.Because(ErrNoHolder.Error(), fmt.Errorf("%w: %s is absent since %s, and was deleted again at %s; "+
-			"this replica takes it at %s, unless it is deleted again: stop who deletes it", ErrNoHolder, e.Name,
+		return notify.Because(ErrNoHolder.Error(), fmt.Errorf("%w: %s is absent since %s, and was deleted again at "+
+			"%s; this replica takes it at %s, unless it is deleted again: stop who deletes it", ErrNoHolder, e.Name,
 			e.absent.UTC().Format(time.RFC3339), now.at.UTC().Format(time.RFC3339),
 			now.at.Add(e.wait(now)).UTC().Format(time.RFC3339)))
 	case now.revision == 0:
