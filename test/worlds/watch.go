@@ -9,6 +9,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -234,6 +235,9 @@ func (w *world) holdSettled(when string) {
 		w.breaks(OneLeader, "%s: %d replicas lead", when, leads)
 	}
 	for _, says := range w.degraded() {
+		if time.Since(w.calm) < denials.Forgotten && strings.Contains(says, "the user may not write") {
+			continue // nothing was written since that would show that the right is back
+		}
 		if w.plan.Has(backup, backupDocs, backupRecords) && strings.Contains(says, " restore (bucket") {
 			continue // it stays until an operator has looked at what is left
 		}

@@ -30,6 +30,7 @@ type world struct {
 	js      jetstream.JetStream
 	begin   time.Time
 	quiet   atomic.Bool
+	calm    time.Time                // since when no fault happens
 	busy    map[string]chan struct{} // by stream, "server" and "user": who changes it has what is in it
 
 	mu        sync.Mutex
@@ -101,6 +102,7 @@ func (w *world) live() {
 	watches.Go(func() { w.operate(watching) })
 	w.happen()
 	w.mend()
+	w.calm = time.Now()
 	w.note("world", "quiet")
 	sleep(always, 5*time.Minute)
 	w.holdSettled("after five minutes without faults")

@@ -170,8 +170,8 @@ func agreeSites(s Snapshot) (says, left []string) {
 	return says, left
 }
 
-// TestWorlds plays sites with pages, with disks and with ConfigMaps in turn.
-func TestWorlds(t *testing.T) {
+// TestSoakWorlds plays sites with pages, with disks and with ConfigMaps in turn.
+func TestSoakWorlds(t *testing.T) {
 	subjects := []Maker{sites, disks, settings}
 	Nights(t, func(t *testing.T, p Plan) Subject { return subjects[p.Seed%3](t, p) }, Seeds{*from, *seeds})
 }
