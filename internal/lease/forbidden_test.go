@@ -79,6 +79,9 @@ func TestAnOutageHasOneReason(t *testing.T) {
 					first.use(outage.loads, outage.puts)
 					after(2 * time.Minute) // it loses the lease, and can only look
 					got := first.reported()
+					if len(got) > 0 && got[0] == nil {
+						got = got[1:] // of a renewal that was under way
+					}
 					if len(got) < 4 || got[0] == nil || !strings.Contains(got[0].Error(), outage.says) {
 						t.Fatalf("reported %v, want %q first", got, outage.says)
 					}

@@ -186,7 +186,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		e.absent = now.at
 	}
 	if time.Since(now.at) < e.wait(now) {
-		e.reportHolder(ctx, e.whyWaiting(now))
+		e.reportWaiting(ctx, now)
 		return version{}, false
 	}
 	e.absent = time.Time{}

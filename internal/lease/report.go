@@ -49,6 +49,17 @@ func (e *elector) report(ctx context.Context, err error) {
 	e.Report(ctx, err)
 }
 
+// reportWaiting reports why this replica waits, if that is not what a standby does. That no replica holds the lease
+// belongs to the outage after which it is so.
+func (e *elector) reportWaiting(ctx context.Context, now version) {
+	why := e.whyWaiting(now)
+	if errors.Is(why, ErrNoHolder) {
+		e.report(ctx, why)
+		return
+	}
+	e.reportHolder(ctx, why)
+}
+
 // reportHolder reports what is odd about the key, which was read; nil if nothing is.
 func (e *elector) reportHolder(ctx context.Context, odd error) {
 	e.outage = outage{}

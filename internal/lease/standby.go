@@ -23,25 +23,31 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
-// ErrNoHolder says that no replica leads for longer than a lease lasts: the lease is deleted again and again.
-var ErrNoHolder = errors.New("no replica leads: the lease was deleted")
+// ErrNoHolder says that the lease is absent, and that a holder of which nothing is left may work on: its key, or the
+// stream, was deleted.
+var ErrNoHolder = errors.New("no replica holds the lease")
 
 // whyWaiting is what there is to tell while the lease is another's; nil if nothing is.
 func (e *elector) whyWaiting(now version) error {
 	switch {
 	case now.garbled != nil:
 		return now.garbled
-	case now.revision == 0 && time.Since(e.absent) > e.Timing.Duration:
-		return notify.Because(ErrNoHolder.Error(), fmt.Errorf("%w: %s is absent since %s, and was deleted again at "+
-			"%s; this replica takes it at %s, unless it is deleted again: stop who deletes it", ErrNoHolder, e.Name,
-			e.absent.UTC().Format(time.RFC3339), now.at.UTC().Format(time.RFC3339),
-			now.at.Add(e.wait(now)).UTC().Format(time.RFC3339)))
 	case now.revision == 0:
-		return nil
+		return e.noHolder(now)
 	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
 		return e.notRenewed(now)
 	}
 	return e.otherControllers(now.record)
+}
+
+func (e *elector) noHolder(now version) error {
+	bucket, key, _ := strings.Cut(e.Name, "/")
+	return notify.Because(ErrNoHolder.Error(), fmt.Errorf(
+		"%w: %s is absent since %s, and a holder of which nothing is left may work on; this replica takes it at %s, "+
+			"unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
+			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
+		ErrNoHolder, e.Name, e.absent.UTC().Format(time.RFC3339), now.at.Add(e.wait(now)).UTC().Format(time.RFC3339),
+		bucket, key))
 }
 
 func (e *elector) notRenewed(now version) error {
