@@ -111,7 +111,10 @@ type elector struct {
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
 	outage     outage
-	// absent is since when the key was seen absent, at whatever revisions of its marker, and no holder since.
+	// highest is the revision at which the key named a holder last. A free lease below it is of a backup: that holder
+	// may work on.
+	highest uint64
+	// absent is since when the key was seen absent or free, at whatever revisions, and no holder since.
 	absent time.Time
 
 	term    atomic.Pointer[Term] // the one that goes on; nil: none does
@@ -180,7 +183,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	}
 	*seen = now
 	switch {
-	case now.revision != 0:
+	case now.record.HolderIdentity != "" || now.garbled != nil:
 		e.absent = time.Time{}
 	case e.absent.IsZero():
 		e.absent = now.at
@@ -199,7 +202,7 @@ func (e *elector) wait(now version) time.Duration {
 	switch holder := now.record.HolderIdentity; {
 	case now.revision == 0 && e.AbsentIsFree:
 		return 0
-	case now.revision == 0, now.garbled != nil:
+	case now.revision == 0, now.garbled != nil, holder == "" && now.revision < e.highest && !e.AbsentIsFree:
 		return e.leaveAlone
 	case holder == "" || holder == e.Identity:
 		return 0

@@ -43,6 +43,9 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 // known notes that the key, or its delete marker, is at a revision.
 func (e *elector) known(revision uint64, r record) {
 	if revision != 0 {
+		if r.HolderIdentity != "" {
+			e.highest = revision
+		}
 		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
 		if e.Holder != nil {
 			e.Holder(r.HolderIdentity)

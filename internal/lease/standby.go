@@ -32,7 +32,7 @@ func (e *elector) whyWaiting(now version) error {
 	switch {
 	case now.garbled != nil:
 		return now.garbled
-	case now.revision == 0:
+	case now.record.HolderIdentity == "":
 		return e.noHolder(now)
 	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
 		return e.notRenewed(now)
@@ -42,11 +42,15 @@ func (e *elector) whyWaiting(now version) error {
 
 func (e *elector) noHolder(now version) error {
 	bucket, key, _ := strings.Cut(e.Name, "/")
+	what := "absent"
+	if now.revision != 0 {
+		what = "that of a backup, which is free,"
+	}
 	return notify.Because(ErrNoHolder.Error(), fmt.Errorf(
-		"%w: %s is absent since %s, and a holder of which nothing is left may work on; this replica takes it at %s, "+
-			"unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
+		"%w: %s is %s since %s, and a holder of which nothing is left may work on; this replica takes it at "+
+			"%s, unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
 			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
-		ErrNoHolder, e.Name, e.absent.UTC().Format(time.RFC3339), now.at.Add(e.wait(now)).UTC().Format(time.RFC3339),
+		ErrNoHolder, e.Name, what, e.absent.UTC().Format(time.RFC3339), now.at.Add(e.wait(now)).UTC().Format(time.RFC3339),
 		bucket, key))
 }
 

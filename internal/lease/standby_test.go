@@ -74,6 +74,35 @@ func TestAStandbyTellsThatNoReplicaHoldsTheLease(t *testing.T) {
 	})
 }
 
+// TestAFreeLeaseOfABackupIsNotTakenAtOnce by who knows of a holder at a higher revision, which may work on.
+func TestAFreeLeaseOfABackupIsNotTakenAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		for range 9 {
+			k.put(`{"holderIdentity":"works","leaseDurationSeconds":15}`)
+		}
+		second := k.join("second").run(t)
+		after(time.Second)
+		k.restore(3, `{"holderIdentity":"","leaseDurationSeconds":1}`)
+		after(usual.Duration - time.Second)
+		if second.leads() {
+			t.Error("it leads beside the holder, which has not noticed")
+		}
+		if err := lastOf(second.reported()); !errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), "backup") {
+			t.Errorf("reported %v", err)
+		}
+		after(4 * usual.RetryPeriod)
+		if !second.leads() {
+			t.Error("it does not lead when that holder's term is over")
+		}
+		second.halt()
+		third := k.join("third").run(t)
+		after(4 * usual.RetryPeriod)
+		if !third.leads() {
+			t.Error("a lease that was given back is not taken at once")
+		}
+	})
+}
+
 func TestAHolderThatRenewsIsNotOvertakenHoweverLongItsRecordAsksFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
 		k.put(thirtyYears)
