@@ -202,12 +202,18 @@ func (e *elector) wait(now version) time.Duration {
 	switch holder := now.record.HolderIdentity; {
 	case now.revision == 0 && e.AbsentIsFree:
 		return 0
-	case now.revision == 0, now.garbled != nil, holder == "" && now.revision < e.highest && !e.AbsentIsFree:
+	case now.revision == 0, now.garbled != nil, holder == "" && e.isOfABackup(now):
 		return e.leaveAlone
 	case holder == "" || holder == e.Identity:
 		return 0
 	}
 	return now.record.duration()
+}
+
+// isOfABackup reports whether a free lease is one that a holder gave back before the last holder that is known took it.
+// One that an operator has put tells no time of a renewal.
+func (e *elector) isOfABackup(now version) bool {
+	return now.revision < e.highest && !e.AbsentIsFree && !now.record.RenewTime.IsZero()
 }
 
 // renew writes the lease again. The error is errTaken if another took it.

@@ -50,8 +50,8 @@ func (e *elector) noHolder(now version) error {
 		"%w: %s is %s since %s, and a holder of which nothing is left may work on; this replica takes it at "+
 			"%s, unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
 			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
-		ErrNoHolder, e.Name, what, e.absent.UTC().Format(time.RFC3339), now.at.Add(e.wait(now)).UTC().Format(time.RFC3339),
-		bucket, key))
+		ErrNoHolder, e.Name, what, e.absent.UTC().Format(time.RFC3339),
+		now.at.Add(e.wait(now)).UTC().Format(time.RFC3339), bucket, key))
 }
 
 func (e *elector) notRenewed(now version) error {

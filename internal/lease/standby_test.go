@@ -82,7 +82,7 @@ func TestAFreeLeaseOfABackupIsNotTakenAtOnce(t *testing.T) {
 		}
 		second := k.join("second").run(t)
 		after(time.Second)
-		k.restore(3, `{"holderIdentity":"","leaseDurationSeconds":1}`)
+		k.restore(3, `{"holderIdentity":"","leaseDurationSeconds":1,"renewTime":"1999-12-31T23:00:00Z"}`)
 		after(usual.Duration - time.Second)
 		if second.leads() {
 			t.Error("it leads beside the holder, which has not noticed")
@@ -99,6 +99,14 @@ func TestAFreeLeaseOfABackupIsNotTakenAtOnce(t *testing.T) {
 		after(4 * usual.RetryPeriod)
 		if !third.leads() {
 			t.Error("a lease that was given back is not taken at once")
+		}
+		fourth := k.join("fourth").run(t)
+		after(time.Second)
+		third.halt()
+		k.restore(1, `{"holderIdentity":"","leaseDurationSeconds":1}`)
+		after(4 * usual.RetryPeriod)
+		if !fourth.leads() {
+			t.Error("a lease that an operator has freed is not taken at once")
 		}
 	})
 }
