@@ -20,7 +20,7 @@ type OrphansAdoptRequest struct {
 	Expect *int   `json:"expect"`
 	// Owner is the key of the owner that is missing, as "orphans" has it.
 	Owner string `json:"owner"`
-	// NewOwner is the key of the primary that is to own its orphans. Its document exists.
+	// NewOwner is the key of the primary that is to own its orphans. Its document exists, and was reconciled before.
 	NewOwner string `json:"newOwner"`
 	Source   string `json:"source,omitempty"`
 }
@@ -103,6 +103,8 @@ func notAdopted(of OrphansAdoptRequest, done lifecycle.OrphansAdopted, err error
 		return refuse(codeNotFound, "%s: write its document first, or name another one", says)
 	case errors.Is(err, lifecycle.ErrNewOwnerUnseen):
 		return refuse(codeNotDone, "%s: ask again", says)
+	case errors.Is(err, lifecycle.ErrNewOwnerFresh):
+		return refuse(codeConflict, "%s: resume or mend it first, and ask again", says)
 	case errors.Is(err, lifecycle.ErrNewOwnerGoes):
 		return refuse(codeConflict, "%s: name another one, or write its document again", says)
 	case errors.Is(err, lifecycle.ErrNotAdoptable), errors.Is(err, deletes.ErrDocumentReturned):

@@ -189,6 +189,35 @@ func TestNoPrimaryAdoptsThatIsBeingTornDown(t *testing.T) {
 	})
 }
 
+// TestNoPrimaryAdoptsThatWasNotReconciledYet: nothing would tell a teardown of it, nor that what it owns is to stay.
+func TestNoPrimaryAdoptsThatWasNotReconciledYet(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := newWorld(t).restoredSites()
+		r.put("sites", "shop.asleep",
+			`{"metadata":{"annotations":{"nagi/suspend":"true","nagi/deletion-policy":"orphan"}}}`)
+		r.put("sites", "shop.invalid", `{`)
+		time.Sleep(time.Minute)
+		before := r.value("pages", "shop.young0")
+		for _, to := range []string{"shop/asleep", "shop/invalid"} {
+			e := refused(r.world, r.admin, adoptSubject, r.adoption(1, "shop/young0", to, ""), 409)
+			if !strings.Contains(e.Description, "was not reconciled yet") {
+				t.Errorf("%s: %+v", to, e)
+			}
+		}
+		if now := r.value("pages", "shop.young0"); now != before {
+			t.Errorf("the page is %s", now)
+		}
+		r.put("sites", "shop.asleep", `{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}}}`)
+		natstest.Eventually(r.world, "it is reconciled", func() bool {
+			return r.Explain("shop/asleep").State == controller.StateCalm
+		})
+		r.adopted(r.adoption(1, "shop/young0", "shop/asleep", ""))
+		r.must(r.controlled.client.Delete(t.Context(), "shop/asleep"))
+		time.Sleep(time.Minute)
+		r.has("young0")
+	})
+}
+
 // TestAReplicaThatDoesNotLeadAdoptsNoOrphans, not even if it is asked within.
 func TestAReplicaThatDoesNotLeadAdoptsNoOrphans(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -35,7 +36,9 @@ var (
 	ErrNoNewOwner     = errors.New("there is no document of the new owner")
 	ErrNewOwnerGoes   = errors.New("the document of the new owner is gone, and it is being torn down")
 	ErrNewOwnerUnseen = errors.New("the cache does not show the document of the new owner yet")
-	ErrNotAdoptable   = errors.New("nothing was adopted")
+	ErrNewOwnerFresh  = errors.New("the new owner was not reconciled yet, so nothing would tell of what it owns once " +
+		"its document is gone")
+	ErrNotAdoptable = errors.New("nothing was adopted")
 )
 
 // AdoptOrphans makes a primary the owner of another owner's orphans, as an operator has ordered who has read the list,
@@ -92,7 +95,8 @@ type adoptRound struct {
 	asked   time.Time // the leader, for both owners
 }
 
-// newOwner is nil if the new owner is there.
+// newOwner is nil if the new owner is there, and has an anchor: without one its delete owes no teardown, and what its
+// deletion policy leaves would be garbage for the sweep.
 func (r *adoptRound) newOwner(ctx context.Context) error {
 	there, err := r.Guard.There(ctx, r.order.To)
 	switch {
@@ -104,6 +108,8 @@ func (r *adoptRound) newOwner(ctx context.Context) error {
 		return ErrNoNewOwner
 	case !r.Primaries.Exists(r.order.To):
 		return ErrNewOwnerUnseen
+	case !record.IsAnchor(r.Anchors.Cached(r.order.To)):
+		return ErrNewOwnerFresh
 	}
 	return nil
 }
@@ -187,6 +193,9 @@ func (r *adoptRound) adopt(ctx context.Context, o Orphan) error {
 			names := entity.IsOwnedBy(now, claim.Kind, r.order.From)
 			if now.GetDeletionTimestamp() != nil || !names || !claim.Owns(now, r.order.From) {
 				return errNoOrphan
+			}
+			if err := r.still(ctx); err != nil { // to read it may have taken seconds
+				return err
 			}
 			found = true
 			r.Owner.SetOwner(now, r.order.To, o.in.Resource())

@@ -41,7 +41,7 @@ func (s *slowSource) Rewrite(ctx context.Context, obj metav1.Object, change func
 // familyOf is a Teardown whose last sweep found n orphans of the site shop/young. The site shop/home is there.
 func familyOf(n int, takes time.Duration) (*Teardown, *slowSource) {
 	td, s := teardownOf(0, takes)
-	s.g.there = map[string]bool{"shop/home": true}
+	s.g.there, s.g.known = map[string]bool{"shop/home": true}, map[string]bool{"shop/home": true}
 	var all []Orphan
 	for i := range n {
 		obj := &metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("page%d", i), ResourceVersion: fmt.Sprint(i + 1)}
@@ -134,7 +134,8 @@ func TestNothingMoreIsAdoptedOnceAnOwnerIsNotWhatItWas(t *testing.T) {
 		"the former owner is back":       {func(_ *Teardown, g *guarded) { g.there["shop/young"] = true }, deletes.ErrDocumentReturned},
 		"the cache shows it":             {func(_ *Teardown, g *guarded) { g.shown = "shop/young" }, deletes.ErrDocumentReturned},
 		"the former owner has a record":  {func(_ *Teardown, g *guarded) { g.owed = true }, deletes.ErrDocumentReturned},
-		"the new owner is gone":          {func(_ *Teardown, g *guarded) { delete(g.there, "shop/home") }, ErrNoNewOwner},
+		"the new owner goes":             {func(_ *Teardown, g *guarded) { delete(g.there, "shop/home") }, ErrNewOwnerGoes},
+		"the new owner is gone":          {func(_ *Teardown, g *guarded) { g.there, g.known = map[string]bool{}, nil }, ErrNoNewOwner},
 		"another replica leads":          {func(_ *Teardown, g *guarded) { g.leads = away }, away},
 		"the leader does not answer now": {func(_ *Teardown, g *guarded) { g.leader = away }, away},
 	} {
@@ -149,6 +150,32 @@ func TestNothingMoreIsAdoptedOnceAnOwnerIsNotWhatItWas(t *testing.T) {
 				}
 				done, err := td.AdoptOrphans(t.Context(), order)
 				if done.Adopted != 2 || s.written != 2 || !errors.Is(err, test.want) {
+					t.Errorf("%+v, %d written, error %v", done, s.written, err)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen: the object is read first, which takes a while, and meanwhile the
+// former owner comes back, the new one goes, or the term ends.
+func TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen(t *testing.T) {
+	lost := errors.New("another replica leads")
+	for name, test := range map[string]struct {
+		comes func(g *guarded)
+		want  error
+	}{
+		"the former owner is back": {func(g *guarded) { g.there["shop/young"] = true }, deletes.ErrDocumentReturned},
+		"the new owner goes":       {func(g *guarded) { delete(g.there, "shop/home") }, ErrNewOwnerGoes},
+		"another replica leads":    {func(g *guarded) { g.leads = lost }, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				td, s := familyOf(1, 2*time.Second)
+				order := adoption(t, td)
+				time.AfterFunc(time.Second, func() { test.comes(s.g) })
+				done, err := td.AdoptOrphans(t.Context(), order)
+				if done.Adopted != 0 || s.written != 0 || !errors.Is(err, test.want) {
 					t.Errorf("%+v, %d written, error %v", done, s.written, err)
 				}
 			})
