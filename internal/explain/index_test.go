@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -320,6 +321,44 @@ func TestWhatIsNotWellIsTold(t *testing.T) {
 	if failing := (Explanation{State: Running, Failures: 3}); !failing.NotOK() {
 		t.Error("an attempt that runs after others have failed is no success yet")
 	}
+}
+
+// TestAKeyThatMovesBetweenTwoStatesIsOnceAmongTheFirst: it is due when those are looked at that are, and waits for a
+// retry when those are that do. A key that is between the two is no reason to show it twice.
+func TestAKeyThatMovesBetweenTwoStatesIsOnceAmongTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &documents{keys: []string{"a", "moves"}}
+		x := explainer(t, d)
+		fail := func(key string) {
+			x.Keys.Change(key, func(s *keytable.State) { s.Failures++; s.Fails(fmt.Sprint("no ", s.Failures), false) })
+			x.Queue.AddAfter(key, put, queue.Background, time.Hour, queue.RetryDelay)
+		}
+		x.Keys.Change("moves", func(s *keytable.State) { s.Failures = 1 })
+		x.Queue.Add("moves", put, queue.Background)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		fail("a")
+		time.Sleep(time.Second)
+		x.TopOldest(1, Ready) // the index has looked at all keys
+		d.looked = func(key string) {
+			if key == "a" {
+				d.looked = nil
+				it, _ := x.Queue.Get(t.Context())
+				x.Queue.Done(it.Key)
+				fail(it.Key)
+			}
+		}
+		var keys []string
+		for _, e := range x.TopOldest(5, Ready, Retry) {
+			keys = append(keys, e.Key)
+		}
+		if !slices.Equal(keys, []string{"moves", "a"}) {
+			t.Errorf("%v", keys)
+		}
+		if d.looked != nil {
+			t.Error("it has not moved")
+		}
+	})
 }
 
 // TestTheTopInAnOrderOfOursIsThatOfAnyOrder, and explains no others.

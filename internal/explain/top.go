@@ -77,16 +77,17 @@ func (x *Explainer) top(n int, of Filter, failed bool) (top []Explanation) {
 	if failed {
 		order = MostFailingFirst
 	}
+	has := map[string]bool{} // a key may move to another state between two choices
 	for _, c := range of.choices() {
 		c.failed = failed
 		for _, key := range x.first(n, c) {
-			if e := x.Explain(key); of.chooses(&e) {
+			if e := x.Explain(key); of.chooses(&e) && !has[e.Key] {
+				has[e.Key] = true
 				top = append(top, e)
 			}
 		}
 	}
 	slices.SortFunc(top, func(a, b Explanation) int { return cmp.Or(order(a, b), cmp.Compare(a.Key, b.Key)) })
-	top = slices.CompactFunc(top, func(a, b Explanation) bool { return a.Key == b.Key })
 	return top[:min(len(top), n)]
 }
 
