@@ -30,6 +30,10 @@ func (s *slowSource) Rewrite(ctx context.Context, obj metav1.Object, change func
 		}
 		*now = *copied
 		s.written++
+		if s.silent {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		if s.rewritten != nil {
 			s.rewritten(now)
 		}
@@ -183,6 +187,44 @@ func TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen(t *testing.T) {
 	}
 }
 
+// TestAWriteThatIsNotAnsweredIsTold: it may have been done. Asked for again, it is found to be.
+func TestAWriteThatIsNotAnsweredIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		td, s := familyOf(2, time.Millisecond)
+		order := adoption(t, td)
+		s.silent = true
+		done, err := td.AdoptOrphans(t.Context(), order)
+		if err != nil || done.Adopted != 0 || done.Unanswered != 1 || done.Tried != 1 || done.Left != 2 {
+			t.Fatalf("%+v, error %v", done, err)
+		}
+		s.silent = false
+		done, err = td.AdoptOrphans(t.Context(), order)
+		if err != nil || done.Adopted != 1 || done.Skipped != 1 || done.Unanswered != 0 || done.Tried != 2 {
+			t.Errorf("%+v, error %v", done, err)
+		}
+	})
+}
+
+// leftAll are records that say that all was left on purpose.
+type leftAll struct{ leftNothing }
+
+func (leftAll) GetReserved(context.Context, string) (data []byte, revision uint64, err error) {
+	return []byte("shop/young"), 1, nil
+}
+
+// TestNothingIsAdoptedThatWasLeftOnPurpose by now: its owner came back after the sweep, and went again.
+func TestNothingIsAdoptedThatWasLeftOnPurpose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		td, s := familyOf(2, 0)
+		order := adoption(t, td)
+		td.Records = leftAll{}
+		done, err := td.AdoptOrphans(t.Context(), order)
+		if done != (OrphansAdopted{}) || s.written != 0 || !errors.Is(err, ErrNotAdoptable) {
+			t.Errorf("%+v, %d written, error %v", done, s.written, err)
+		}
+	})
+}
+
 // TestWhatWasAdoptedIsNoOrphanAnyMore, though the cache of a source may have it still as it was when the next sweep
 // looks.
 func TestWhatWasAdoptedIsNoOrphanAnyMore(t *testing.T) {
@@ -191,7 +233,7 @@ func TestWhatWasAdoptedIsNoOrphanAnyMore(t *testing.T) {
 		all := td.orphans.Load().all
 		order := adoption(t, td)
 		done, err := td.AdoptOrphans(t.Context(), order)
-		if err != nil || done != (OrphansAdopted{Adopted: 2}) {
+		if err != nil || done != (OrphansAdopted{Adopted: 2, Tried: 2}) {
 			t.Fatalf("%+v, error %v", done, err)
 		}
 		if _, err := td.AdoptOrphans(t.Context(), order); !errors.As(err, new(*OrphansDiffer)) {
