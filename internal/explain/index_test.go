@@ -262,6 +262,36 @@ func TestARankingFollowsWhatItFinds(t *testing.T) {
 	}
 }
 
+// TestAKeyThatRunsAtOneLookStaysInARanking of those that fail most: it fails again, and is where that belongs.
+func TestAKeyThatRunsAtOneLookStaysInARanking(t *testing.T) {
+	x, d := manyDocuments(t)
+	for _, key := range d.keys {
+		x.Keys.Change(key, func(s *keytable.State) { s.Failures++ })
+		x.Queue.AddAfter(key, put, queue.Background, time.Hour, queue.RetryDelay)
+	}
+	first := func() (key string) {
+		for _, e := range x.TopFailing(1, Retry) {
+			key = e.Key
+		}
+		return key
+	}
+	runs, other := first(), ""
+	keep(x)
+	x.Queue.Add(runs, put, queue.Live)
+	it, _ := x.Queue.Get(t.Context())
+	for range 3 {
+		if other = first(); other == runs {
+			t.Fatalf("%s runs", runs)
+		}
+	}
+	x.Keys.Change(runs, func(s *keytable.State) { s.Failures++ })
+	x.Queue.AddAfter(runs, put, queue.Background, time.Hour, queue.RetryDelay)
+	x.Queue.Done(it.Key)
+	if got := first(); got != runs {
+		t.Errorf("%s is the first, and %s fails more", got, runs)
+	}
+}
+
 // TestKeysThatComeAndGoAreListedAtOnce, however many since the last page.
 func TestKeysThatComeAndGoAreListedAtOnce(t *testing.T) {
 	x, d := manyDocuments(t)
