@@ -94,14 +94,18 @@ func TestPagesOfManyKeysThatAreDueAreOfOneList(t *testing.T) {
 // keep keeps what is kept of many keys for an hour, however fast it was made.
 func keep(x *Explainer) {
 	for _, l := range x.Index.lists.by {
-		if l.value != nil {
-			l.until = time.Now().Add(time.Hour)
-		}
+		l.keep(time.Hour)
 	}
 	for _, r := range x.Index.rankings.by {
-		if r.value != nil {
-			r.until = time.Now().Add(time.Hour)
-		}
+		r.keep(time.Hour)
+	}
+}
+
+func (k *kept[T]) keep(lasts time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.frees != nil {
+		k.until = time.Now().Add(lasts)
 	}
 }
 
