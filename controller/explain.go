@@ -102,7 +102,9 @@ func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Expla
 // c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). In these two orders
 // no others than those n are explained. The oldest that are ready, debounced, or delayed by RequeueAfter or
 // EnqueueAfter are known without a look at the rest. Otherwise it looks at all keys that may be in the states; if these
-// are more than a thousand, a ranking is kept as Keys keeps lists, and keys that came since it was made are missing.
+// are more than a thousand, a ranking is kept as Keys keeps lists, for fifty times as long as it took to make it. Until
+// it is made anew, keys are missing that came into the states since, or came back into them, and a key that has failed
+// more often since may be behind its place, or missing.
 // Any other order is given an explanation of each key, at each call. A nil order means OldestFirst. It is safe for
 // concurrent use.
 func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {

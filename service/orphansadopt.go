@@ -20,7 +20,7 @@ type OrphansAdoptRequest struct {
 	Expect *int   `json:"expect"`
 	// Owner is the key of the owner that is missing, as "orphans" has it.
 	Owner string `json:"owner"`
-	// NewOwner is the key of the primary that is to own its orphans. Its document exists.
+	// NewOwner is the key of the primary that is to own its orphans. Its document exists, and was reconciled before.
 	NewOwner string `json:"newOwner"`
 	Source   string `json:"source,omitempty"`
 }
@@ -33,6 +33,9 @@ type OrphansAdopted struct {
 	Left    int `json:"left"`
 	// Skipped is how many were not written: they were gone, or another's, when their turn came.
 	Skipped int `json:"skipped"`
+	// Unanswered is how many writes were begun whose answer did not come in time: they may have been done. Left counts
+	// them. Ask again: what is the new owner's already is skipped then. It is missing if there are none.
+	Unanswered int `json:"unanswered,omitempty"`
 	// List is the List of "orphans" now: what to name in the next request. It is missing if that has none.
 	List string `json:"list,omitempty"`
 }
@@ -72,15 +75,25 @@ func adoptOrphans(ctx context.Context, r *request) (any, error) {
 	done, err := r.engine.AdoptOrphans(ctx, lifecycle.AdoptOrder{
 		From: of.Owner, To: of.NewOwner, Source: of.Source, List: of.List, Expect: *of.Expect,
 	})
-	if done.Adopted > 0 {
+	if done.Adopted+done.Unanswered > 0 {
 		r.did(ctx, of.NewOwner, ReasonOrphansAdopt, fmt.Sprintf(
-			"it owns %d of %d objects now whose owner %s is missing",
-			done.Adopted, *of.Expect, printable.Quote(of.Owner)))
+			"it owns %d of %d objects now whose owner %s is missing%s",
+			done.Adopted, *of.Expect, printable.Quote(of.Owner), orMore(done)))
 	}
 	if err == nil {
-		return &OrphansAdopted{Adopted: done.Adopted, Skipped: done.Skipped, Left: done.Left, List: done.List}, nil
+		return &OrphansAdopted{
+			Adopted: done.Adopted, Skipped: done.Skipped, Unanswered: done.Unanswered, Left: done.Left, List: done.List,
+		}, nil
 	}
 	return nil, notAdopted(of, done, err)
+}
+
+// orMore says how many may have been adopted besides.
+func orMore(done lifecycle.OrphansAdopted) string {
+	if done.Unanswered == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d more may have been adopted: the answers did not come)", done.Unanswered)
 }
 
 // notAdopted is the refusal of what was not adopted, or not as a whole.
@@ -93,8 +106,8 @@ func notAdopted(of OrphansAdoptRequest, done lifecycle.OrphansAdopted, err error
 		e.List, e.Adoptable = differ.List, &differ.Count
 		return e
 	}
-	says := fmt.Sprintf("%d of %d orphans of %s were adopted by %s: %s", done.Adopted, *of.Expect,
-		printable.Quote(of.Owner), printable.Quote(of.NewOwner),
+	says := fmt.Sprintf("%d of %d orphans of %s were adopted by %s%s: %s", done.Adopted, *of.Expect,
+		printable.Quote(of.Owner), printable.Quote(of.NewOwner), orMore(done),
 		printable.Message(strings.ReplaceAll(err.Error(), "\n", "; ")))
 	switch {
 	case errors.Is(err, engine.ErrNotBegun):
@@ -103,6 +116,8 @@ func notAdopted(of OrphansAdoptRequest, done lifecycle.OrphansAdopted, err error
 		return refuse(codeNotFound, "%s: write its document first, or name another one", says)
 	case errors.Is(err, lifecycle.ErrNewOwnerUnseen):
 		return refuse(codeNotDone, "%s: ask again", says)
+	case errors.Is(err, lifecycle.ErrNewOwnerFresh):
+		return refuse(codeConflict, "%s: resume or mend it first, and ask again", says)
 	case errors.Is(err, lifecycle.ErrNewOwnerGoes):
 		return refuse(codeConflict, "%s: name another one, or write its document again", says)
 	case errors.Is(err, lifecycle.ErrNotAdoptable), errors.Is(err, deletes.ErrDocumentReturned):

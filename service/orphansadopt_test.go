@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -17,11 +18,14 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 const adoptSubject = "nagi.sites.act.orphans-adopt"
@@ -189,6 +193,35 @@ func TestNoPrimaryAdoptsThatIsBeingTornDown(t *testing.T) {
 	})
 }
 
+// TestNoPrimaryAdoptsThatWasNotReconciledYet: nothing would tell a teardown of it, nor that what it owns is to stay.
+func TestNoPrimaryAdoptsThatWasNotReconciledYet(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := newWorld(t).restoredSites()
+		r.put("sites", "shop.asleep",
+			`{"metadata":{"annotations":{"nagi/suspend":"true","nagi/deletion-policy":"orphan"}}}`)
+		r.put("sites", "shop.invalid", `{`)
+		time.Sleep(time.Minute)
+		before := r.value("pages", "shop.young0")
+		for _, to := range []string{"shop/asleep", "shop/invalid"} {
+			e := refused(r.world, r.admin, adoptSubject, r.adoption(1, "shop/young0", to, ""), 409)
+			if !strings.Contains(e.Description, "was not reconciled yet") {
+				t.Errorf("%s: %+v", to, e)
+			}
+		}
+		if now := r.value("pages", "shop.young0"); now != before {
+			t.Errorf("the page is %s", now)
+		}
+		r.put("sites", "shop.asleep", `{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}}}`)
+		natstest.Eventually(r.world, "it is reconciled", func() bool {
+			return r.Explain("shop/asleep").State == controller.StateCalm
+		})
+		r.adopted(r.adoption(1, "shop/young0", "shop/asleep", ""))
+		r.must(r.controlled.client.Delete(t.Context(), "shop/asleep"))
+		time.Sleep(time.Minute)
+		r.has("young0")
+	})
+}
+
 // TestAReplicaThatDoesNotLeadAdoptsNoOrphans, not even if it is asked within.
 func TestAReplicaThatDoesNotLeadAdoptsNoOrphans(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
@@ -301,6 +334,63 @@ func TestKubernetesObjectsAreAdoptedToo(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 	})
+}
+
+// TestWhatBecameOfAnAdoptionIsLookedAtSoon, and not at the end of the interval: the answer of a write was lost, which is
+// told, or somebody else wrote at that moment.
+func TestWhatBecameOfAnAdoptionIsLookedAtSoon(t *testing.T) {
+	maps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	for name, test := range map[string]struct {
+		does, reconciles bool
+		fails            error
+		code             int
+	}{
+		"it is not answered": {true, true, context.DeadlineExceeded, 500},
+		"somebody else writes": {
+			false, false, apierrors.NewConflict(maps.GroupResource(), "settings", errors.New("it was written")), 409},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				w, recorded := newWorld(t), &events{}
+				cluster := fake.NewSimpleDynamicClient(scheme.Scheme,
+					&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", UID: "1"}})
+				factory := dynamicinformer.NewDynamicSharedInformerFactory(cluster, 0)
+				informer := factory.ForResource(maps).Informer()
+				stop := make(chan struct{})
+				factory.Start(stop)
+				t.Cleanup(func() { close(stop); factory.Shutdown() })
+				r := w.restoredSites(
+					controller.OwnsKube(informer, controller.WithDeleter(kube.Deleter(cluster, maps))),
+					controller.WithResyncInterval(10*time.Minute), controller.WithEventRecorder(recorded))
+				now, err := cluster.Resource(maps).Namespace("shop").Get(t.Context(), "settings", metav1.GetOptions{})
+				w.must(err)
+				entity.SetOwner(now, "Site", "shop/lost", r.value("sites-status", "_nagi.instance"))
+				_, err = cluster.Resource(maps).Namespace("shop").Update(t.Context(), now, metav1.UpdateOptions{})
+				w.must(err)
+				time.Sleep(21 * time.Minute)
+				cluster.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+					if test.does {
+						_, _, err := clienttesting.ObjectReaction(cluster.Tracker())(a)
+						w.must(err)
+					}
+					return true, nil, test.fails
+				})
+				sweeps, before := r.Stats().Sweeps, r.count("shop/old", controller.OperationManual)
+				e := refused(r.world, r.admin, adoptSubject, r.adoption(1, "shop/lost", "shop/old", ""), test.code)
+				if strings.Contains(e.Description, "1 more may have been") != test.does {
+					t.Errorf("%+v", e)
+				}
+				time.Sleep(time.Second)
+				if r.Stats().Sweeps == sweeps || recorded.have("Site shop/old OrphansAdoptRequested", "1 more") != test.does ||
+					(r.count("shop/old", controller.OperationManual) > before) != test.reconciles {
+					t.Errorf("%d sweeps, %v", r.Stats().Sweeps-sweeps, recorded)
+				}
+				if all := r.list(`{"owner":"shop/lost"}`); all.Adoptable == 0 != test.does {
+					t.Errorf("%+v", all)
+				}
+			})
+		})
+	}
 }
 
 // TestWhatTheBrakeHoldsIsAdopted: an owner that was for certain, and is missing. The brake holds it no longer then.

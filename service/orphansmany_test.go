@@ -85,3 +85,60 @@ func TestManyOrphansMakeOneList(t *testing.T) {
 		r.has("old", "foreign", "hashed")
 	})
 }
+
+// TestManyOwnersThatAreHeldAreAskedAboutOnce: each of them is certainly missing, and what is known of it stays so until
+// its turn comes again. No sweep follows for it, and the list stays the same.
+func TestManyOwnersThatAreHeldAreAskedAboutOnce(t *testing.T) {
+	const many = 1500
+	for name, test := range map[string]struct {
+		engaged bool
+		opts    []controller.Option
+	}{
+		"by the brake":                {engaged: true},
+		"by an option to report only": {opts: []controller.Option{controller.WithSweepDryRun()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				r := newWorld(t).restoredSites()
+				r.controlled.halt()
+				if test.engaged {
+					r.put("sites-status", "_nagi.brake", `{"engaged":true,"reason":"restored"}`)
+				}
+				instance := r.value("sites-status", "_nagi.instance")
+				for i := range many {
+					name := fmt.Sprintf("many%04d", i)
+					r.put("sites", "shop."+name, `{}`)
+					r.must(r.controlled.client.Delete(t.Context(), "shop/"+name)) // its marker says that it was
+					r.page(name, instance, "shop/"+name)
+				}
+				s := r.world.service()
+				r.controlled = r.makerOfPages(s, append(test.opts, controller.WithResyncInterval(10*time.Minute))...)
+				r.controlled.halt = r.run(r.controlled)
+				r.run(s)
+				r.world.answers("nagi.sites.read.stats")
+				time.Sleep(time.Minute)
+				held := 0
+				if test.engaged {
+					held = many
+				}
+				list := r.list("")
+				if list.Adoptable != held+lost {
+					t.Errorf("%d are adoptable, want %d", list.Adoptable, held+lost)
+				}
+				time.Sleep(4 * time.Minute)
+				if n := r.Stats().Sweeps; n > 3 {
+					t.Errorf("%d sweeps", n)
+				}
+				for range 3 {
+					time.Sleep(10 * time.Minute)
+					if now := r.list(""); now.List != list.List || now.Adoptable != list.Adoptable {
+						t.Errorf("the list is %s of %d, and was %s of %d", now.List, now.Adoptable, list.List, list.Adoptable)
+					}
+				}
+				if n := r.Stats().Sweeps; n > 6 {
+					t.Errorf("%d sweeps", n)
+				}
+			})
+		})
+	}
+}

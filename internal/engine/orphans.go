@@ -40,7 +40,7 @@ func (e *Engine) DeleteOrphans(
 }
 
 // AdoptOrphans has lifecycle.Teardown give them to their new owner, as DeleteOrphans has them deleted. The new owner is
-// reconciled then, whatever predicates say.
+// reconciled if a write was begun, whatever predicates say, and a sweep looks soon at what became of them.
 func (e *Engine) AdoptOrphans(
 	ctx context.Context, order lifecycle.AdoptOrder,
 ) (done lifecycle.OrphansAdopted, err error) {
@@ -52,12 +52,12 @@ func (e *Engine) AdoptOrphans(
 	}); waited != nil {
 		return done, errors.Join(ErrNotBegun, waited)
 	}
-	if done.Adopted == 0 {
-		return done, err
+	if done.Adopted+done.Unanswered > 0 {
+		e.Enqueue(order.To, operation.Manual)
 	}
-	e.Enqueue(order.To, operation.Manual)
-	if done.Left == 0 || err != nil { // else it is asked for more of the same list
-		e.sweeper.SweepSoon() // what Stats counts has an owner
+	more := done.Left > 0 && err == nil && done.Unanswered == 0 // it is asked for more of the same list
+	if done.Tried > 0 && !more {
+		e.sweeper.SweepSoon() // what Stats counts has an owner, or is not what it was
 	}
 	return done, err
 }

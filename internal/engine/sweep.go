@@ -39,7 +39,9 @@ type sweeper struct {
 	Teardown *lifecycle.Teardown
 
 	owedBefore map[string]struct{} // see remindOwed
+	reminded   time.Time           // when it was called last
 	streams    uint64              // Streams before the last sweep
+	more       bool                // the next sweep is for owners alone that the last did not ask about
 }
 
 // Resync enqueues every primary once in each interval, spread over it.
@@ -56,6 +58,10 @@ func (s *sweeper) Resync(ctx context.Context) {
 // Collect runs the sweep, or what the Kumori API has instead, now, at the end of each interval, and when SweepSoon was
 // called.
 func (s *sweeper) Collect(ctx context.Context) {
+	s.more = false
+	if s.Teardown != nil {
+		s.Teardown.BeginSweeps()
+	}
 	for ctx.Err() == nil {
 		s.streams = s.Streams()
 		s.collectGarbage(ctx)
@@ -68,9 +74,9 @@ func (s *sweeper) Collect(ctx context.Context) {
 // are more owners to ask it about than one sweep may.
 const sweepPause = 10 * time.Second
 
-// await returns at the end of the interval, a while after SweepLater was called, when SweepSoon was called, or when the
-// stream of what is owned was replaced: a backup may have brought back what was torn down. Meanwhile it does what is
-// ordered.
+// await returns at the end of the interval, a while after the last sweep if there is more to ask the leader about, a
+// while after SweepLater was called, when SweepSoon was called, or when the stream of what is owned was replaced: a
+// backup may have brought back what was torn down. Meanwhile it does what is ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -78,23 +84,26 @@ func (s *sweeper) await(ctx context.Context) {
 		defer timer.Stop()
 		end = timer.C
 	}
+	if s.more {
+		end = time.After(sweepPause)
+	}
 	replaced := time.NewTicker(sweepPause)
 	defer replaced.Stop()
 	for {
 		select {
 		case <-replaced.C:
 			if s.Interval > 0 && s.Streams() != s.streams {
+				s.more = false
 				return
 			}
 		case <-s.Later:
-			timer := time.NewTimer(sweepPause)
-			defer timer.Stop()
-			end = timer.C
+			s.more, end = false, time.After(sweepPause)
 		case order := <-s.Orders:
 			order(ctx)
 		case <-end:
 			return
 		case <-s.Soon:
+			s.more = false
 			return
 		case <-ctx.Done():
 			return
@@ -134,7 +143,10 @@ func notifyOf(of chan struct{}) {
 }
 
 func (s *sweeper) collectGarbage(ctx context.Context) {
-	s.remindOwed()
+	if !s.more || s.Interval > 0 && time.Since(s.reminded) >= s.Interval {
+		s.remindOwed()
+	}
+	s.more = false
 	if s.Garbage == nil {
 		s.sweep(ctx)
 		return
@@ -151,6 +163,7 @@ func (s *sweeper) collectGarbage(ctx context.Context) {
 // record without an anchor, and no document: nothing is owed, and no event tells of one whose document was deleted
 // while no replica ran. The worker asks the leader, and removes the record, unless the brake is engaged.
 func (s *sweeper) remindOwed() {
+	s.reminded = time.Now()
 	if s.Records == nil {
 		return
 	}
@@ -206,9 +219,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 			"dryRun", s.DryRun)
 	}
 	s.Counts.Ownerless.Store(&ownerless)
-	if ownerless.Unasked > 0 && (s.Interval == 0 || s.Interval > sweepPause) {
-		s.SweepLater()
-	}
+	s.more = ownerless.Unasked > 0 && (s.Interval == 0 || s.Interval > sweepPause)
 	if s.DryRun {
 		found = nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -93,14 +94,18 @@ func TestPagesOfManyKeysThatAreDueAreOfOneList(t *testing.T) {
 // keep keeps what is kept of many keys for an hour, however fast it was made.
 func keep(x *Explainer) {
 	for _, l := range x.Index.lists.by {
-		if l.value != nil {
-			l.until = time.Now().Add(time.Hour)
-		}
+		l.keep(time.Hour)
 	}
 	for _, r := range x.Index.rankings.by {
-		if r.value != nil {
-			r.until = time.Now().Add(time.Hour)
-		}
+		r.keep(time.Hour)
+	}
+}
+
+func (k *kept[T]) keep(lasts time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.frees != nil {
+		k.until = time.Now().Add(lasts)
 	}
 }
 
@@ -261,6 +266,36 @@ func TestARankingFollowsWhatItFinds(t *testing.T) {
 	}
 }
 
+// TestAKeyThatRunsAtOneLookStaysInARanking of those that fail most: it fails again, and is where that belongs.
+func TestAKeyThatRunsAtOneLookStaysInARanking(t *testing.T) {
+	x, d := manyDocuments(t)
+	for _, key := range d.keys {
+		x.Keys.Change(key, func(s *keytable.State) { s.Failures++ })
+		x.Queue.AddAfter(key, put, queue.Background, time.Hour, queue.RetryDelay)
+	}
+	first := func() (key string) {
+		for _, e := range x.TopFailing(1, Retry) {
+			key = e.Key
+		}
+		return key
+	}
+	runs, other := first(), ""
+	keep(x)
+	x.Queue.Add(runs, put, queue.Live)
+	it, _ := x.Queue.Get(t.Context())
+	for range 3 {
+		if other = first(); other == runs {
+			t.Fatalf("%s runs", runs)
+		}
+	}
+	x.Keys.Change(runs, func(s *keytable.State) { s.Failures++ })
+	x.Queue.AddAfter(runs, put, queue.Background, time.Hour, queue.RetryDelay)
+	x.Queue.Done(it.Key)
+	if got := first(); got != runs {
+		t.Errorf("%s is the first, and %s fails more", got, runs)
+	}
+}
+
 // TestKeysThatComeAndGoAreListedAtOnce, however many since the last page.
 func TestKeysThatComeAndGoAreListedAtOnce(t *testing.T) {
 	x, d := manyDocuments(t)
@@ -320,6 +355,44 @@ func TestWhatIsNotWellIsTold(t *testing.T) {
 	if failing := (Explanation{State: Running, Failures: 3}); !failing.NotOK() {
 		t.Error("an attempt that runs after others have failed is no success yet")
 	}
+}
+
+// TestAKeyThatMovesBetweenTwoStatesIsOnceAmongTheFirst: it is due when those are looked at that are, and waits for a
+// retry when those are that do. A key that is between the two is no reason to show it twice.
+func TestAKeyThatMovesBetweenTwoStatesIsOnceAmongTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &documents{keys: []string{"a", "moves"}}
+		x := explainer(t, d)
+		fail := func(key string) {
+			x.Keys.Change(key, func(s *keytable.State) { s.Failures++; s.Fails(fmt.Sprint("no ", s.Failures), false) })
+			x.Queue.AddAfter(key, put, queue.Background, time.Hour, queue.RetryDelay)
+		}
+		x.Keys.Change("moves", func(s *keytable.State) { s.Failures = 1 })
+		x.Queue.Add("moves", put, queue.Background)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		fail("a")
+		time.Sleep(time.Second)
+		x.TopOldest(1, Ready) // the index has looked at all keys
+		d.looked = func(key string) {
+			if key == "a" {
+				d.looked = nil
+				it, _ := x.Queue.Get(t.Context())
+				x.Queue.Done(it.Key)
+				fail(it.Key)
+			}
+		}
+		var keys []string
+		for _, e := range x.TopOldest(5, Ready, Retry) {
+			keys = append(keys, e.Key)
+		}
+		if !slices.Equal(keys, []string{"moves", "a"}) {
+			t.Errorf("%v", keys)
+		}
+		if d.looked != nil {
+			t.Error("it has not moved")
+		}
+	})
 }
 
 // TestTheTopInAnOrderOfOursIsThatOfAnyOrder, and explains no others.

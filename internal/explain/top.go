@@ -45,7 +45,8 @@ func (x *Explainer) TopOldest(n int, states ...State) []Explanation {
 }
 
 // TopFailing is Top in the order MostFailingFirst, of the keys in these states. It looks at keys that have failed, and
-// at others only if those are too few. If many have failed, a ranking is kept, as for TopOldest.
+// at others only if those are too few. If many have failed, a ranking is kept, as for TopOldest. A key that has failed
+// more often since it was made may be behind its place, or missing, until it is made anew.
 func (x *Explainer) TopFailing(n int, states ...State) []Explanation {
 	top := x.top(n, Filter{States: states}, true)
 	if len(top) >= n {
@@ -77,16 +78,17 @@ func (x *Explainer) top(n int, of Filter, failed bool) (top []Explanation) {
 	if failed {
 		order = MostFailingFirst
 	}
+	has := map[string]bool{} // a key may move to another state between two choices
 	for _, c := range of.choices() {
 		c.failed = failed
 		for _, key := range x.first(n, c) {
-			if e := x.Explain(key); of.chooses(&e) {
+			if e := x.Explain(key); of.chooses(&e) && !has[e.Key] {
+				has[e.Key] = true
 				top = append(top, e)
 			}
 		}
 	}
 	slices.SortFunc(top, func(a, b Explanation) int { return cmp.Or(order(a, b), cmp.Compare(a.Key, b.Key)) })
-	top = slices.CompactFunc(top, func(a, b Explanation) bool { return a.Key == b.Key })
 	return top[:min(len(top), n)]
 }
 
@@ -153,16 +155,20 @@ type ranking struct {
 }
 
 // first are the n first keys. It looks at them, and at those in front of them that have left, or got another rank,
-// which it notes.
+// which it notes. Of those that fail most it keeps the ones that run at this moment.
 func (r *ranking) first(n int, look func(key string) (glance, bool)) (keys []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var first []glance
+	var first, run []glance
 	for len(first) < n && len(r.keys) > 0 {
 		key := r.keys[0].key
 		now, is := look(key)
 		if !is {
-			heap.Pop(r)
+			gone := heap.Pop(r).(glance)
+			if r.failed && (now.state == Running || now.state == Handling) { // no more than workers; it may fail again
+				gone.failures = now.failures
+				run = append(run, gone)
+			}
 			continue
 		}
 		r.keys[0] = now
@@ -172,6 +178,9 @@ func (r *ranking) first(n int, look func(key string) (glance, bool)) (keys []str
 	}
 	for _, g := range first {
 		keys = append(keys, g.key)
+		heap.Push(r, g)
+	}
+	for _, g := range run {
 		heap.Push(r, g)
 	}
 	return keys

@@ -39,6 +39,7 @@ type guarded struct {
 
 	there map[string]bool // keys whose documents are there, if that is not nil
 	shown string          // one that the cache alone shows
+	known map[string]bool // keys that have an anchor, whatever owed says
 
 	contested bool
 	removed   int
@@ -114,8 +115,8 @@ type guardedRecords struct {
 	*guarded
 }
 
-func (r guardedRecords) Cached(string) (*entity.Record, bool) {
-	if r.owed {
+func (r guardedRecords) Cached(key string) (*entity.Record, bool) {
+	if r.owed || r.known[key] {
 		return &entity.Record{Controller: "sites"}, true
 	}
 	return nil, false

@@ -128,6 +128,9 @@ func (o *ownerless) noteOrphan(v verdict, s source.Owned, obj metav1.Object) {
 	if known && o.teardown.Primaries.Exists(key) {
 		return
 	}
+	if v == unanswered && o.teardown.marked.Has(key) {
+		why = OrphanHeld // as when it was asked about: it has no turn in each sweep
+	}
 	kind := ""
 	if typed, ok := obj.(runtime.Object); ok {
 		kind = typed.GetObjectKind().GroupVersionKind().Kind

@@ -24,6 +24,7 @@ type slowSource struct {
 
 	family    []*metav1.ObjectMeta // of one owner
 	written   int
+	silent    bool // it writes, and does not answer
 	rewritten func(*metav1.ObjectMeta)
 }
 

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -24,10 +27,12 @@ type AdoptOrder struct {
 
 // OrphansAdopted is what AdoptOrphans has done.
 type OrphansAdopted struct {
-	Adopted int
-	Skipped int    // they were gone, or another's, when their turn came
-	Left    int    // how many there still are of that owner and source
-	List    string // the ID of the OrphanList now
+	Adopted    int
+	Unanswered int    // their writes were begun, and may have been done
+	Skipped    int    // they were gone, or another's, when their turn came
+	Tried      int    // all whose turn came: those, and those of which the error says why they stay
+	Left       int    // how many there still are of that owner and source, as far as answers came
+	List       string // the ID of the OrphanList now
 }
 
 // Why AdoptOrphans does nothing, or goes no further.
@@ -35,7 +40,9 @@ var (
 	ErrNoNewOwner     = errors.New("there is no document of the new owner")
 	ErrNewOwnerGoes   = errors.New("the document of the new owner is gone, and it is being torn down")
 	ErrNewOwnerUnseen = errors.New("the cache does not show the document of the new owner yet")
-	ErrNotAdoptable   = errors.New("nothing was adopted")
+	ErrNewOwnerFresh  = errors.New("the new owner was not reconciled yet, so nothing would tell of what it owns once " +
+		"its document is gone")
+	ErrNotAdoptable = errors.New("nothing was adopted")
 )
 
 // AdoptOrphans makes a primary the owner of another owner's orphans, as an operator has ordered who has read the list,
@@ -53,7 +60,7 @@ func (t *Teardown) AdoptOrphans(ctx context.Context, order AdoptOrder) (done Orp
 	if err := round.newOwner(bounded); err != nil {
 		return done, err
 	}
-	all, err := round.ordered()
+	all, err := round.ordered(bounded)
 	if err != nil {
 		return done, err
 	}
@@ -72,7 +79,7 @@ func (t *Teardown) AdoptOrphans(ctx context.Context, order AdoptOrder) (done Orp
 			break
 		}
 	}
-	done.Skipped, done.Adopted = round.skipped, len(round.gone)-round.skipped
+	done = round.done
 	t.forgetOrphans(round.gone)
 	if ctx.Err() != nil {
 		return done, errors.Join(append(errs, context.Cause(ctx))...)
@@ -87,12 +94,13 @@ func (o AdoptOrder) filter() OrphanFilter { return OrphanFilter{Owner: o.From, S
 // adoptRound is one call of AdoptOrphans. What is adopted or skipped is gone from the orphans.
 type adoptRound struct {
 	orphansRound
-	order   AdoptOrder
-	skipped int
-	asked   time.Time // the leader, for both owners
+	order AdoptOrder
+	done  OrphansAdopted
+	asked time.Time // the leader, for both owners
 }
 
-// newOwner is nil if the new owner is there.
+// newOwner is nil if the new owner is there, and has an anchor: without one its delete owes no teardown, and what its
+// deletion policy leaves would be garbage for the sweep.
 func (r *adoptRound) newOwner(ctx context.Context) error {
 	there, err := r.Guard.There(ctx, r.order.To)
 	switch {
@@ -104,12 +112,14 @@ func (r *adoptRound) newOwner(ctx context.Context) error {
 		return ErrNoNewOwner
 	case !r.Primaries.Exists(r.order.To):
 		return ErrNewOwnerUnseen
+	case !record.IsAnchor(r.Anchors.Cached(r.order.To)):
+		return ErrNewOwnerFresh
 	}
 	return nil
 }
 
 // ordered are the orphans that the order is about.
-func (r *adoptRound) ordered() ([]Orphan, error) {
+func (r *adoptRound) ordered(ctx context.Context) ([]Orphan, error) {
 	list, err := r.Orphans(r.order.filter())
 	if err != nil {
 		return nil, err
@@ -117,6 +127,10 @@ func (r *adoptRound) ordered() ([]Orphan, error) {
 	all := list.Adoptable()
 	if list.ID != r.order.List || len(all) != r.order.Expect {
 		return nil, &OrphansDiffer{List: list.ID, Count: len(all)}
+	}
+	if left, err := r.leftBehind(ctx, r.order.From); err != nil || left {
+		return nil, cmp.Or(err, fmt.Errorf("%w: what %s %q owned was left on purpose by now", ErrNotAdoptable, r.Kind,
+			r.order.From))
 	}
 	fixed, sources := 0, sets.New[string]()
 	for _, o := range list.Orphans {
@@ -180,7 +194,8 @@ func (r *adoptRound) adopt(ctx context.Context, o Orphan) error {
 	if err != nil {
 		return fmt.Errorf("list what %s %q owns in %s: %w", r.Kind, o.OwnerKey, o.in, err)
 	}
-	found := false
+	begun := false
+	r.done.Tried++
 	if obj != nil {
 		err = o.in.Rewrite(ctx, obj, func(now metav1.Object) error {
 			claim := r.Owner.Claim().In(o.in)
@@ -188,18 +203,39 @@ func (r *adoptRound) adopt(ctx context.Context, o Orphan) error {
 			if now.GetDeletionTimestamp() != nil || !names || !claim.Owns(now, r.order.From) {
 				return errNoOrphan
 			}
-			found = true
+			if err := r.still(ctx); err != nil { // to read it may have taken seconds
+				return err
+			}
+			begun = true
 			r.Owner.SetOwner(now, r.order.To, o.in.Resource())
 			return nil
 		})
 	}
 	switch {
-	case errors.Is(err, errNoOrphan), err == nil && !found:
-		r.skipped++
+	case errors.Is(err, errNoOrphan), err == nil && !begun:
+		r.done.Skipped++
 	case err != nil:
+		if begun && !refused(err) {
+			r.done.Unanswered++
+		}
 		return fmt.Errorf("have %s %q own %s %q, which was that of %q: %w",
 			r.Kind, r.order.To, o.in, source.ObjectKey(obj), r.order.From, err)
 	}
+	if begun && err == nil {
+		r.done.Adopted++
+	}
 	r.gone = append(r.gone, o)
 	return nil
+}
+
+// refused reports whether the error of a write says that it was not done. Any other one may be of an answer that was
+// lost.
+func refused(err error) bool {
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonConflict, metav1.StatusReasonNotFound, metav1.StatusReasonForbidden,
+		metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest, metav1.StatusReasonUnauthorized,
+		metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonRequestEntityTooLarge:
+		return true
+	}
+	return false
 }

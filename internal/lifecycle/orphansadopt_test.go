@@ -30,6 +30,10 @@ func (s *slowSource) Rewrite(ctx context.Context, obj metav1.Object, change func
 		}
 		*now = *copied
 		s.written++
+		if s.silent {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		if s.rewritten != nil {
 			s.rewritten(now)
 		}
@@ -41,7 +45,7 @@ func (s *slowSource) Rewrite(ctx context.Context, obj metav1.Object, change func
 // familyOf is a Teardown whose last sweep found n orphans of the site shop/young. The site shop/home is there.
 func familyOf(n int, takes time.Duration) (*Teardown, *slowSource) {
 	td, s := teardownOf(0, takes)
-	s.g.there = map[string]bool{"shop/home": true}
+	s.g.there, s.g.known = map[string]bool{"shop/home": true}, map[string]bool{"shop/home": true}
 	var all []Orphan
 	for i := range n {
 		obj := &metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("page%d", i), ResourceVersion: fmt.Sprint(i + 1)}
@@ -134,7 +138,8 @@ func TestNothingMoreIsAdoptedOnceAnOwnerIsNotWhatItWas(t *testing.T) {
 		"the former owner is back":       {func(_ *Teardown, g *guarded) { g.there["shop/young"] = true }, deletes.ErrDocumentReturned},
 		"the cache shows it":             {func(_ *Teardown, g *guarded) { g.shown = "shop/young" }, deletes.ErrDocumentReturned},
 		"the former owner has a record":  {func(_ *Teardown, g *guarded) { g.owed = true }, deletes.ErrDocumentReturned},
-		"the new owner is gone":          {func(_ *Teardown, g *guarded) { delete(g.there, "shop/home") }, ErrNoNewOwner},
+		"the new owner goes":             {func(_ *Teardown, g *guarded) { delete(g.there, "shop/home") }, ErrNewOwnerGoes},
+		"the new owner is gone":          {func(_ *Teardown, g *guarded) { g.there, g.known = map[string]bool{}, nil }, ErrNoNewOwner},
 		"another replica leads":          {func(_ *Teardown, g *guarded) { g.leads = away }, away},
 		"the leader does not answer now": {func(_ *Teardown, g *guarded) { g.leader = away }, away},
 	} {
@@ -156,6 +161,70 @@ func TestNothingMoreIsAdoptedOnceAnOwnerIsNotWhatItWas(t *testing.T) {
 	}
 }
 
+// TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen: the object is read first, which takes a while, and meanwhile the
+// former owner comes back, the new one goes, or the term ends.
+func TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen(t *testing.T) {
+	lost := errors.New("another replica leads")
+	for name, test := range map[string]struct {
+		comes func(g *guarded)
+		want  error
+	}{
+		"the former owner is back": {func(g *guarded) { g.there["shop/young"] = true }, deletes.ErrDocumentReturned},
+		"the new owner goes":       {func(g *guarded) { delete(g.there, "shop/home") }, ErrNewOwnerGoes},
+		"another replica leads":    {func(g *guarded) { g.leads = lost }, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				td, s := familyOf(1, 2*time.Second)
+				order := adoption(t, td)
+				time.AfterFunc(time.Second, func() { test.comes(s.g) })
+				done, err := td.AdoptOrphans(t.Context(), order)
+				if done.Adopted != 0 || s.written != 0 || !errors.Is(err, test.want) {
+					t.Errorf("%+v, %d written, error %v", done, s.written, err)
+				}
+			})
+		})
+	}
+}
+
+// TestAWriteThatIsNotAnsweredIsTold: it may have been done. Asked for again, it is found to be.
+func TestAWriteThatIsNotAnsweredIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		td, s := familyOf(2, time.Millisecond)
+		order := adoption(t, td)
+		s.silent = true
+		done, err := td.AdoptOrphans(t.Context(), order)
+		if err != nil || done.Adopted != 0 || done.Unanswered != 1 || done.Tried != 1 || done.Left != 2 {
+			t.Fatalf("%+v, error %v", done, err)
+		}
+		s.silent = false
+		done, err = td.AdoptOrphans(t.Context(), order)
+		if err != nil || done.Adopted != 1 || done.Skipped != 1 || done.Unanswered != 0 || done.Tried != 2 {
+			t.Errorf("%+v, error %v", done, err)
+		}
+	})
+}
+
+// leftAll are records that say that all was left on purpose.
+type leftAll struct{ leftNothing }
+
+func (leftAll) GetReserved(context.Context, string) (data []byte, revision uint64, err error) {
+	return []byte("shop/young"), 1, nil
+}
+
+// TestNothingIsAdoptedThatWasLeftOnPurpose by now: its owner came back after the sweep, and went again.
+func TestNothingIsAdoptedThatWasLeftOnPurpose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		td, s := familyOf(2, 0)
+		order := adoption(t, td)
+		td.Records = leftAll{}
+		done, err := td.AdoptOrphans(t.Context(), order)
+		if done != (OrphansAdopted{}) || s.written != 0 || !errors.Is(err, ErrNotAdoptable) {
+			t.Errorf("%+v, %d written, error %v", done, s.written, err)
+		}
+	})
+}
+
 // TestWhatWasAdoptedIsNoOrphanAnyMore, though the cache of a source may have it still as it was when the next sweep
 // looks.
 func TestWhatWasAdoptedIsNoOrphanAnyMore(t *testing.T) {
@@ -164,7 +233,7 @@ func TestWhatWasAdoptedIsNoOrphanAnyMore(t *testing.T) {
 		all := td.orphans.Load().all
 		order := adoption(t, td)
 		done, err := td.AdoptOrphans(t.Context(), order)
-		if err != nil || done != (OrphansAdopted{Adopted: 2}) {
+		if err != nil || done != (OrphansAdopted{Adopted: 2, Tried: 2}) {
 			t.Fatalf("%+v, error %v", done, err)
 		}
 		if _, err := td.AdoptOrphans(t.Context(), order); !errors.As(err, new(*OrphansDiffer)) {

@@ -40,11 +40,11 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 }
 
 // askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
-// not left on purpose. One that is named by a hash alone is known only if it has either. Those that the last sweep
-// found never to have been come last, in any order: however many owners are made up, the others get their turn, those
-// first that have waited for the most sweeps.
+// not left on purpose. One that is named by a hash alone is known only if it has either. Those that a sweep before has
+// asked about come last, in any order: however many owners are made up, or held by the brake, the others get their
+// turn, those first that have waited for the most sweeps.
 func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
-	anew, again := sets.New[string](), []string(nil)
+	anew, again, missing := sets.New[string](), sets.New[string](), sets.New[string]()
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
 		for _, obj := range s.All() {
@@ -54,19 +54,30 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
 				continue
 			}
-			if t.found[neverWas].Before(nameOf(s, obj)) {
-				again = append(again, key)
+			missing.Insert(key)
+			if t.marked.Has(key) || t.found[neverWas].Before(nameOf(s, obj)) {
+				again.Insert(key)
 				continue
 			}
 			anew.Insert(key)
 		}
 	}
 	t.askInTurn(ctx, anew, none)
-	rand.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
-	for _, key := range again {
+	later := sets.List(again.Difference(anew))
+	rand.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
+	for _, key := range later {
 		none.ask(ctx, key)
 	}
+	for key := range missing {
+		if none.had[key] != marked && (none.had[key] == never || !t.marked.Has(key)) {
+			missing.Delete(key)
+		}
+	}
+	t.marked = missing
 }
+
+// BeginSweeps forgets whom sweeps have asked about: the next is the first of a term.
+func (t *Teardown) BeginSweeps() { t.marked, t.waits = nil, nil }
 
 // askInTurn asks about owners of which nothing is known. Those that wait for the next sweep are the same on each
 // replica that begins, and so are the orphans that it lists.

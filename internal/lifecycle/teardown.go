@@ -109,6 +109,7 @@ type Teardown struct {
 	unusedLeft map[string]struct{}     // see leftOwners; only the sweep's, as is the next
 	found      [verdicts]notify.Found  // what sweeps find that is told, by source and key
 	waits      map[string]int          // likewise: for how many sweeps an owner has waited to be asked about
+	marked     sets.Set[string]        // likewise: missing owners that have the marker of a delete, of sweeps before
 	orphans    atomic.Pointer[orphans] // of the last sweep; nil before the first
 	// goneOrphans are the places of orphans that were deleted or adopted since the sweep before; for Sweep,
 	// DeleteOrphans and AdoptOrphans only.
