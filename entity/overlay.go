@@ -70,7 +70,7 @@ func unseen[V runtime.Object](o *overlay[V], keys keyspace, natsKey string, dele
 		return nil
 	}
 	own, ok := o.Overlay.Get(key)
-	if !ok || !own.hasValue() || own.revision > deleted || own.stream != o.informer.Status().StreamChanges {
+	if !ok || !own.hasValue() || own.revision > deleted || own.stream != o.informer.Status().StreamsShown {
 		return nil
 	}
 	return own.value

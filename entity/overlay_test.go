@@ -86,7 +86,7 @@ func (f *followed) Cursor() uint64        { return f.cursor }
 func (f *followed) Deleted(string) uint64 { return 0 }
 func (f *followed) IsStopped() bool       { return f.stopped }
 func (f *followed) Status() natsinformer.Status {
-	return natsinformer.Status{StreamChanges: f.stream, StreamsNoticed: f.stream}
+	return natsinformer.Status{StreamsShown: f.stream, StreamsNoticed: f.stream}
 }
 
 // The acknowledgements of two writers in one process may come in any order; the order in the stream counts.

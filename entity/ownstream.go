@@ -5,8 +5,8 @@ import "github.com/nagi-runtime/nagi/natsinformer"
 // position is the place of a write in a bucket's stream.
 type position struct {
 	revision uint64
-	// stream is the informer's count of stream changes once it shows the stream of the write. Revisions of streams with
-	// another count mean nothing here.
+	// stream is how many streams the informer has noticed when it has noticed the stream of the write. Revisions of
+	// streams with another count mean nothing here.
 	stream uint64
 }
 
@@ -17,24 +17,24 @@ func (p position) follows(before position) bool {
 
 // reachedBy reports whether an informer has reached p, or shows a later stream.
 func (p position) reachedBy(informer natsinformer.Informer) bool {
-	changes := informer.Status().StreamChanges // before the cursor, which is zero by the time a change is counted
-	return changes > p.stream || changes == p.stream && informer.Cursor() >= p.revision
+	shown := informer.Status().StreamsShown // before the cursor, which is zero by the time a change is counted
+	return shown > p.stream || shown == p.stream && informer.Cursor() >= p.revision
 }
 
 // isAheadOf reports whether an informer's store may still show the stream before that of p. What it has of a key then
 // says nothing of what came after p.
 func (p position) isAheadOf(informer natsinformer.Informer) bool {
 	now := informer.Status()
-	return p.stream > now.StreamChanges ||
-		p.stream == now.StreamChanges && now.Relisting && now.StreamsNoticed == now.StreamChanges
+	return p.stream > now.StreamsShown ||
+		p.stream == now.StreamsShown && now.Relisting && now.StreamsNoticed == now.StreamsShown
 }
 
 // moment is what an informer shows at one moment. The zero value is that of none.
 type moment struct {
 	informer natsinformer.Informer
 	cursor   uint64
-	shown    uint64 // the changes of streams that it shows
-	noticed  uint64 // and those that it has noticed
+	shown    uint64 // natsinformer.Status.StreamsShown
+	noticed  uint64 // and StreamsNoticed
 }
 
 func momentOf(informer natsinformer.Informer) moment {
@@ -42,8 +42,8 @@ func momentOf(informer natsinformer.Informer) moment {
 		before := informer.Status()
 		cursor := informer.Cursor()
 		now := informer.Status()
-		if now.StreamChanges == before.StreamChanges && now.StreamsNoticed == before.StreamsNoticed {
-			return moment{informer, cursor, now.StreamChanges, now.StreamsNoticed}
+		if now.StreamsShown == before.StreamsShown && now.StreamsNoticed == before.StreamsNoticed {
+			return moment{informer, cursor, now.StreamsShown, now.StreamsNoticed}
 		}
 	}
 }

@@ -210,3 +210,76 @@ func TestAWaitForOwnWritesIsForTheStreamThatTheyAreIn(t *testing.T) {
 		}
 	})(t)
 }
+
+// TestAWriteToAStreamThatWasNeverListedHidesNothing: another stream was noticed and could not be listed, and then it was
+// replaced too: by a backup of the stream before that has its time of creation and its end, or by a third one. What was
+// written between shows no more, and what is written to the last one shows at once.
+func TestAWriteToAStreamThatWasNeverListedHidesNothing(t *testing.T) {
+	for _, by := range []string{"the stream of before", "a third stream"} {
+		t.Run(by, virtually(func(t *testing.T) {
+			server := natstest.Start(t)
+			proxy := natstest.StartProxy(t, server.URL())
+			_, admin := natstest.Connect(t, server.URL())
+			_, js := natstest.Connect(t, proxy.URL())
+			ctx := t.Context()
+			client, other := newClient[*Website](t, js, websites), newClient[*Website](t, admin, websites)
+			start(t, client)
+			must(t, other.Create(ctx, website("a")))
+			time.Sleep(time.Second)
+			snapshot, err := server.TakeOldSnapshot(ctx, admin.Conn(), "KV_websites")
+			must(t, err)
+			natstest.Eventually(t, "the server answers", func() bool {
+				_, err := admin.Stream(ctx, "KV_websites")
+				return err == nil && js.Conn().IsConnected()
+			})
+			makeAnew := replaced(t, admin, "websites")["made anew"]
+
+			proxy.Tamper(natstest.Each(natstest.To("$JS.API.CONSUMER.CREATE.KV_websites.>"), natstest.Fate{Lost: true}))
+			makeAnew()
+			time.Sleep(3 * time.Second)
+			if st := client.Informer().Status(); st.StreamsNoticed != 1 || st.StreamsShown != 0 {
+				t.Fatalf("the informer has noticed %d streams and shows number %d", st.StreamsNoticed, st.StreamChanges)
+			}
+			for range 5 {
+				must(t, client.Create(ctx, website("between")))
+				must(t, client.Delete(ctx, "between"))
+			}
+			must(t, client.Create(ctx, website("between")))
+			mine := website("a")
+			mine.Spec.Replicas = 7
+			must(t, client.Create(ctx, mine))
+			if by == "a third stream" {
+				makeAnew()
+				time.Sleep(3 * time.Second) // until that is noticed
+				must(t, other.Create(ctx, website("a")))
+			} else {
+				must(t, admin.DeleteStream(ctx, "KV_websites"))
+				must(t, snapshot.Restore(ctx, admin.Conn()))
+			}
+			must(t, client.Create(ctx, website("b")))
+			proxy.Tamper(nil)
+			for began := time.Now(); time.Since(began) < 12*time.Second; time.Sleep(time.Millisecond) {
+				if b, err := client.Lister().Get("b"); err != nil {
+					t.Fatalf("%v after it was written b is %+v (%v)", time.Since(began), b, err)
+				}
+			}
+			if got, err := client.Lister().Get("a"); err != nil || got.Spec.Replicas != 0 {
+				t.Errorf("in the last stream a is %+v (%v)", got, err)
+			}
+			if got, err := client.Lister().Get("between"); !apierrors.IsNotFound(err) {
+				t.Errorf("what was written between is %+v (%v)", got, err)
+			}
+			theirs, err := other.Get(ctx, "a")
+			must(t, err)
+			theirs.Spec.Replicas = 99
+			must(t, other.Update(ctx, theirs))
+			time.Sleep(100 * time.Millisecond)
+			if got, err := client.Lister().Get("a"); err != nil || got.Spec.Replicas != 99 {
+				t.Errorf("another writer's: %+v (%v)", got, err)
+			}
+			if st := client.Informer().Status(); st.StreamsNoticed != 2 || st.StreamsShown != 2 || st.Relisting {
+				t.Errorf("the informer is %+v", st)
+			}
+		}))
+	}
+}

@@ -8,6 +8,8 @@ import (
 // StreamState is what the leader of a bucket's stream says of it.
 type StreamState struct {
 	Created time.Time
+	// LastSeq is the sequence of the last message that the stream has had, as far as the leader has it.
+	LastSeq uint64
 	// Age is how long ago that was, by the clock of the leader; of a server before 2.10 by our own.
 	Age time.Duration
 	// Consumers are how many the stream has. Each cache of the bucket that works has one, also of another process.
@@ -37,7 +39,8 @@ func (b *bucket) state(ctx context.Context) (StreamState, error) {
 		now = time.Now()
 	}
 	s := StreamState{
-		Created: info.Created, Age: now.Sub(info.Created), Consumers: info.Consumers, Lingers: consumerLingers,
+		Created: info.Created, LastSeq: info.LastSeq, Age: now.Sub(info.Created),
+		Consumers: info.Consumers, Lingers: consumerLingers,
 	}
 	if limit := info.Config.ConsumerLimits.InactiveThreshold; limit > 0 {
 		s.Lingers = min(s.Lingers, limit)

@@ -76,9 +76,11 @@ type Status struct {
 	StreamCreated time.Time
 	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
 	StreamChanges uint64
-	// StreamsNoticed counts how often another stream was noticed. It is StreamChanges, or one more from the moment
-	// another stream is noticed until it was listed; the store reflects the stream before for so long.
-	StreamsNoticed uint64
+	// StreamsNoticed counts how often another stream was noticed; also one that was replaced before it was listed, and
+	// the stream that the store reflects when it is noticed again after such a one. StreamsShown is StreamsNoticed of
+	// when the stream was noticed that the store reflects: it is less until that stream was listed, or, of one that is
+	// noticed again, until all is in the store that was written meanwhile.
+	StreamsNoticed, StreamsShown uint64
 	// Relisting is true from the moment another stream is noticed until the store reflects it. Meanwhile the store
 	// reflects the stream before, or neither.
 	Relisting bool
@@ -307,6 +309,10 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 }
 
 func (i *informer) Status() Status {
+	if again := i.src.shownAgain.Load(); again != nil && i.Cursor() >= again.end {
+		i.src.health.update(func(st *Status) { st.StreamsShown = max(st.StreamsShown, again.noticed) })
+		i.src.shownAgain.CompareAndSwap(again, nil)
+	}
 	status := i.src.health.get()
 	status.Behind = i.src.behind.Load()
 	if status.Behind > 0 {

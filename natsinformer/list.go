@@ -34,7 +34,7 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 		st.StreamCreated = info.Created
 		if m == restored || m == relisted {
 			st.StreamChanges++
-			st.StreamsNoticed = st.StreamChanges
+			st.StreamsShown = st.StreamsNoticed
 		}
 	})
 	before := w.keys

@@ -44,10 +44,40 @@ const (
 	isThere                     // its status bucket names it
 	isNotThere                  // its status bucket is not there, or names another controller
 	isUnknown                   // the server cannot tell, or may not be asked
+	isBack                      // this controller has displaced it before, and it describes the kind again
 )
 
 // bucketNames are the names that a bucket can have.
 var bucketNames = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+// mostDisplaced bounds how many controllers a publisher remembers that it has displaced.
+const mostDisplaced = 100
+
+// displace remembers that the controller describes the kind no more, because it was not there.
+func (p *publisher) displace(of part) {
+	id := identity{of.Name, of.StatusBucket}
+	if slices.Contains(p.displaced, id) {
+		return
+	}
+	p.displaced = append(p.displaced, id)
+	p.displaced = p.displaced[max(0, len(p.displaced)-mostDisplaced):]
+}
+
+// find looks whether a controller is there. why is for people; it is said if the answer is more than isThere. The
+// server is not asked where the registry is reached otherwise than the primary: the buckets of other controllers may be
+// in any account or domain. Nor does a controller displace another one twice: two that both live would take turns.
+func (p *publisher) find(ctx context.Context, b *bucket, of part) (found evidence, why string) {
+	if p.elsewhere && bucketNames.MatchString(of.StatusBucket) {
+		return isUnknown, "Options.JetStream is not that of the primary, so that its status bucket may be in another " +
+			"account or domain"
+	}
+	found, why = b.find(ctx, of)
+	if found == isNotThere && slices.Contains(p.displaced, identity{of.Name, of.StatusBucket}) {
+		return isBack, fmt.Sprintf("%s; but it describes the kind again, although this controller had displaced it",
+			why)
+	}
+	return found, why
+}
 
 // find looks whether a controller is there: a status bucket says whose it is. why is for people; it is said if the
 // answer is isNotThere or isUnknown.
@@ -90,7 +120,7 @@ func (p *publisher) doubt(ctx context.Context, b *bucket, value []byte) (invente
 	if !other {
 		return nil
 	}
-	found, why := b.find(ctx, of)
+	found, why := p.find(ctx, b, of)
 	name, key := printable.Quote(of.Name), Key(p.described.Kind, p.described.APIVersion)
 	about := []any{"describer", name, "registry", Bucket, "key", key, "why", why}
 	logger := klog.FromContext(ctx)
@@ -98,15 +128,22 @@ func (p *publisher) doubt(ctx context.Context, b *bucket, value []byte) (invente
 	case found == isNotThere:
 		if tell {
 			logger.Error(nil, "The registry says that a controller describes the kind which is not there: this one "+
-				"describes it from now on. Look who may write the registry", about...)
+				"describes it from now on. "+ifNotThere, about...)
 			p.engine.EventOfSelf(engine.EventWarning, ReasonDescriberNotThere, fmt.Sprintf(
 				"key %s of bucket %s said that the controller %s describes the kind, and %s: this one describes it "+
-					"from now on", key, Bucket, name, why))
+					"from now on. %s", key, Bucket, name, why, ifNotThere))
 		}
 		return &of
+	case tell && found == isBack:
+		logger.Info("The registry says again that another controller describes the kind which is not there: so it "+
+			"lives, and the entry stays. "+ifNotThere, about...)
 	case tell:
 		logger.Info("The registry says that another controller describes the kind; whether that is there cannot be "+
 			"told, and the entry stays", about...)
 	}
 	return nil
 }
+
+// ifNotThere are the reasons for which a controller is not there.
+const ifNotThere = "Its status bucket was removed or is in another account or domain, or it never was: then look who " +
+	"may write the registry"

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -161,6 +162,75 @@ func TestOfTwoControllersTheFirstDescribesWhileItIsThere(t *testing.T) {
 		time.Sleep(time.Hour)
 		w.published("the second describes still", by("checks"))
 		if told := append(second.log.about(), back.log.about()...); len(told) != 1 {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
+// by are the controllers that described the kind, one after another, as seen each second for a while.
+func (w *world) by(registry jetstream.JetStream, during time.Duration) (names []string) {
+	w.Helper()
+	for began := time.Now(); time.Since(began) < during; time.Sleep(time.Second) {
+		entry, err := Get(w.Context(), registry, "Site", "example.com/v1")
+		w.must(err)
+		if n := len(names); n == 0 || names[n-1] != entry.DescribedBy {
+			names = append(names, entry.DescribedBy)
+		}
+	}
+	return names
+}
+
+// TestTwoLivingControllersDoNotTakeTurns where the registry is in another account than their own buckets: neither can
+// see the status bucket of the other one. Each says once that it cannot tell.
+func TestTwoLivingControllersDoNotTakeTurns(t *testing.T) {
+	checks := sitesConfig
+	checks.StatusBucket = "checks-status"
+	natstest.Test(t, func(t *testing.T) {
+		hub, a, b := newWorld(t), newWorld(t), newWorld(t)
+		options := Publish(Options{Interval: time.Minute, JetStream: hub.js})
+		first := run(a, "sites", client[*site](a, a.js, sitesConfig), options)
+		hub.published("the first is there", anything)
+		options = Publish(Options{Interval: time.Minute, JetStream: hub.js})
+		second := run(b, "checks", client[*site](b, b.js, checks), options)
+		hub.published("both are there", func(e *Entry) bool { return len(e.Controllers) == 2 })
+		if by := hub.by(hub.js, time.Hour); !slices.Equal(by, []string{"sites"}) {
+			t.Errorf("one after another the kind was described by %q", by)
+		}
+		if told := first.log.about(); len(told) > 0 {
+			t.Errorf("the first has told %q", told)
+		}
+		if told := second.log.about(); len(told) != 1 || !strings.Contains(told[0], "Options.JetStream") {
+			t.Errorf("the second has told %q", told)
+		}
+	})
+}
+
+// TestAControllerThatDescribesAgainLives: another one has displaced it, as its status bucket was not there. That it is
+// named again shows that it writes the registry, so it stays, whatever became of that bucket. That is told once.
+func TestAControllerThatDescribesAgainLives(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		checks := sitesConfig
+		checks.StatusBucket = "checks-status"
+		first := run(w, "sites", client[*site](w, w.js, sitesConfig), Publish(Options{Interval: time.Minute}))
+		w.published("the first is there", anything)
+		second := run(w, "checks", client[*site](w, w.js, checks), Publish(Options{Interval: time.Minute}))
+		w.published("both are there", func(e *Entry) bool { return len(e.Controllers) == 2 })
+		first.stop()
+		before, _ := w.value()
+		w.must(w.js.DeleteStream(t.Context(), "KV_sites-status"))
+		if by := w.by(w.js, 10*time.Minute); !slices.Equal(by, []string{"sites", "checks"}) {
+			t.Errorf("without its status bucket the kind was described by %q", by)
+		}
+		if told := second.log.about(); len(told) != 1 || !strings.Contains(told[0], "was removed") ||
+			!strings.Contains(told[0], "another account") {
+			t.Errorf("without the status bucket of the first it told %q", told)
+		}
+		w.put(before) // as the first does where it finds that the second is not there
+		if by := w.by(w.js, time.Hour); !slices.Equal(by, []string{"sites"}) {
+			t.Errorf("described again, the kind was described by %q", by)
+		}
+		if told := second.log.about(); len(told) != 2 || !strings.Contains(told[1], "again") {
 			t.Errorf("told %q", told)
 		}
 	})

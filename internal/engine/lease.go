@@ -6,9 +6,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -89,20 +91,40 @@ func (e *Engine) leaseExisted(ctx context.Context) bool {
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes over its
-// claim. That holder wrote to the same stream, before this replica wrote the lease at revision acquired. The cache may
-// show an older stream still, whose revisions say nothing.
+// claim. That holder wrote to the same stream, before this replica wrote the lease at revision acquired.
 func (e *Engine) awaitRecords(ctx context.Context, acquired uint64) error {
-	informer := e.records.Informer()
+	if err := awaitShown(ctx, e.records.Informer(), e.records.StreamState, acquired); err != nil {
+		return err
+	}
+	return e.claim.BeginTerm(ctx, e.seen, e.primary.StreamID)
+}
+
+// recordsCache is what awaitShown needs of natsinformer.Informer.
+type recordsCache interface {
+	Cursor() uint64
+	WaitCursor(ctx context.Context, sequence uint64) error
+	Status() natsinformer.Status
+}
+
+// awaitShown waits until a cache shows the stream that it is of, up to the revision acquired, or the stream that came
+// after that one. The cache may show an older stream still, whose revisions say nothing. A stream that was put back
+// from a backup may have the time of creation of the one before: the cursor of that one lies beyond its end.
+func awaitShown(
+	ctx context.Context, informer recordsCache, state func(context.Context) (entity.StreamState, error),
+	acquired uint64,
+) error {
 	var first time.Time // the stream that had the lease
 	for ctx.Err() == nil {
-		stream, err := e.records.StreamState(ctx)
+		cursor := informer.Cursor() // before the stream's end is asked for, which never lies before it in one stream
+		stream, err := state(ctx)
 		status := informer.Status()
 		if first.IsZero() {
 			first = stream.Created
 		}
-		shown := err == nil && status.StreamCreated.Equal(stream.Created) && !status.Relisting
+		shown := err == nil && status.StreamCreated.Equal(stream.Created) && !status.Relisting &&
+			cursor <= stream.LastSeq // else also where the leader is behind, for a moment
 		if shown && (informer.Cursor() >= acquired || !stream.Created.Equal(first)) {
-			return e.claim.BeginTerm(ctx, e.seen, e.primary.StreamID)
+			return nil
 		}
 		slice, cancel := context.WithTimeout(ctx, recordsLook)
 		if shown {
