@@ -75,6 +75,10 @@ soak: ## the tests that are much work and need no Kubernetes
 	@kube=$$($(kube_tests)); packages=$$($(GO) list $(PKGS) | grep -vxF "$$kube" | grep -vE '/test/(nodejs|rolling|servers)$$'); \
 	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 
+.PHONY: worlds
+worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, docs/worlds.md says more
+	$(GO) test $(LINK) -run '^TestSoakWorlds$$' -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) ./test/worlds -seeds $(or $(SEEDS),20) -from $(or $(FROM),1)
+
 .PHONY: rolling
 rolling: ## replicas of this code and of an earlier one take turns over one status bucket; needs git's history
 	$(race)

@@ -13,7 +13,7 @@ type KeyState = explain.State
 // The states of keys. Of several things that are true at once the state is the one that decides what happens next.
 const (
 	StateMalformed    = explain.Malformed    // the bucket cannot have such a key
-	StateUnknown      = explain.Unknown      // there is neither a document nor a record, and nothing is due
+	StateUnknown      = explain.Unknown      // there is no document, nothing is owed, and nothing is due
 	StateStopped      = explain.Stopped      // Run was not called, or has ended
 	StateStarting     = explain.Starting     // the caches are not complete, or the term has not begun
 	StateStandby      = explain.Standby      // another replica works: see Leader
@@ -86,7 +86,9 @@ func (c *Controller[T]) Explain(key string) Explanation { return c.engine.Explai
 
 // Keys explains the keys that are in one of the states, in the order of the alphabet; without states all that are
 // known. No lock is held while it goes on. A key that comes meanwhile may be missing; one that has left the state is
-// left out.
+// left out. What it costs is what it shows: of more than a thousand keys that would have to be looked at in vain, or
+// that are due, delayed or failing, a list is kept, and keys that came since it was made are missing. It is made again
+// as soon as that takes no more than a fiftieth of the time.
 func (c *Controller[T]) Keys(states ...KeyState) iter.Seq[Explanation] {
 	return c.KeysAfter("", states...)
 }
@@ -98,8 +100,13 @@ func (c *Controller[T]) KeysAfter(key string, states ...KeyState) iter.Seq[Expla
 
 // TopKeys returns the n first of Keys in an order, such as OldestFirst: the ten that wait longest for a worker are
 // c.TopKeys(10, OldestFirst, StateReady), the ten that fail most c.TopKeys(10, MostFailingFirst). In these two orders
-// no others than those n are explained; any other order is given an explanation of each key. A nil order means
-// OldestFirst.
+// no others than those n are explained. The oldest that are ready, debounced, or delayed by RequeueAfter or
+// EnqueueAfter are known without a look at the rest. Otherwise it looks at all keys that may be in the states; if these
+// are more than a thousand, a ranking is kept as Keys keeps lists, for fifty times as long as it took to make it. Until
+// it is made anew, keys are missing that came into the states since, or came back into them, and a key that has failed
+// more often since may be behind its place, or missing.
+// Any other order is given an explanation of each key, at each call. A nil order means OldestFirst. It is safe for
+// concurrent use.
 func (c *Controller[T]) TopKeys(n int, order func(a, b Explanation) int, states ...KeyState) []Explanation {
 	x := c.engine.Explainer()
 	switch {

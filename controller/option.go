@@ -221,8 +221,8 @@ func WithOnBrake(f func(BrakeState)) Option {
 	}
 }
 
-// WithOnSourceError calls f with the reason when a source degrades, and with nil when it works again. f must return
-// quickly. A panic in f is logged.
+// WithOnSourceError calls f with the reason when a source degrades, and with nil when it works again, or when the term
+// has ended in which it was found, and the next leader reports it. f must return quickly. A panic in f is logged.
 func WithOnSourceError(f func(source string, err error)) Option {
 	return func(o *engine.Options) error {
 		if f == nil {

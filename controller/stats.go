@@ -29,7 +29,8 @@ type Stats struct {
 	// failures, deletes whose teardown is owed, and the like. It is 0 where all is reconciled and nothing waits.
 	Remembered int
 	// Failing is the number of keys whose last attempt failed, Parked the number of keys parked by a terminal error.
-	// These, Looping and TeardownsOwed are 0 while this replica does not lead: the one that does has its own.
+	// These, Looping, TeardownsOwed, Brake and what sweeps found are 0 while this replica does not lead: the one that
+	// does has its own.
 	Failing, Parked int
 	// Looping is the number of keys whose reconcile wakes itself by its own writes, again and again, and is delayed.
 	// Loops counts how often that was noticed; an event on the primary says what keeps changing.
@@ -190,9 +191,6 @@ func statsOf(e *engine.Engine) Stats {
 	s.Unfinished, s.OwnWriteWaits = unfinished, c.OwnWriteWaits.Load()
 	s.TeardownsOwed, s.Sources = owed, e.SourceStats()
 	s.Synced, s.Ended = e.Phase()
-	if !s.Leading {
-		s.Failing, s.Parked, s.Looping, s.TeardownsOwed = 0, 0, 0, 0
-	}
 	s.LongestRunning = LongestRunning{Key: longest.Key, Since: longest.Since, Attempt: longest.Attempt}
 	if swept := c.Ownerless.Load(); swept != nil {
 		s.Orphaned, s.Unmarked, s.Contradicting = swept.Orphaned, swept.Unmarked, swept.Contradicting
@@ -203,6 +201,9 @@ func statsOf(e *engine.Engine) Stats {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	s.Brake = BrakeState(e.BrakeState())
+	if !s.Leading {
+		s.forgetTerm()
+	}
 	s.Degraded = e.Health().Degraded()
 	s.BreakerOpened = c.BreakerOpened.Load()
 	for kind, api := range e.APIStats() {
@@ -215,4 +216,12 @@ func statsOf(e *engine.Engine) Stats {
 		}
 	}
 	return s
+}
+
+// forgetTerm leaves out what is the leader's to say.
+func (s *Stats) forgetTerm() {
+	s.Failing, s.Parked, s.Looping, s.TeardownsOwed = 0, 0, 0, 0
+	s.Brake = BrakeState{}
+	s.Orphaned, s.NeverWas, s.CrossNamespace = 0, 0, 0
+	s.Unmarked, s.Contradicting, s.Unproven, s.ProvenByOlder = 0, 0, 0, 0
 }

@@ -170,8 +170,9 @@ type (
 		Time    time.Time              `json:"ts"`
 		Config  jetstream.StreamConfig `json:"config"`
 		State   struct {
-			LastSeq  uint64            `json:"last_seq"`
-			Subjects map[string]uint64 `json:"subjects"`
+			LastSeq   uint64            `json:"last_seq"`
+			Consumers int               `json:"consumer_count"`
+			Subjects  map[string]uint64 `json:"subjects"`
 		} `json:"state"`
 	}
 	refusal struct {
@@ -214,9 +215,10 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
 
 // streamInfo is the state of a stream at one moment, from one answer of its leader.
 type streamInfo struct {
-	Created time.Time
-	Time    time.Time // by the clock of the leader; zero before 2.10
-	LastSeq uint64
+	Created   time.Time
+	Time      time.Time // by the clock of the leader; zero before 2.10
+	LastSeq   uint64
+	Consumers int
 	// Messages counts those of the key that was asked for.
 	Messages uint64
 	Config   jetstream.StreamConfig
@@ -242,7 +244,7 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 	}
 	return &streamInfo{
 		Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq,
-		Messages: answer.State.Subjects[subject], Config: answer.Config,
+		Messages: answer.State.Subjects[subject], Config: answer.Config, Consumers: answer.State.Consumers,
 	}, nil
 }
 

@@ -47,6 +47,7 @@ func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
+	before := c.moment()
 	last, err := c.documents.last(ctx, natsKey)
 	for err == nil {
 		if last.live() == nil {
@@ -55,7 +56,7 @@ func (c *Client[T]) Delete(ctx context.Context, key string, opts ...DeleteOption
 		w.expected = last.Revision
 		var marker uint64
 		if marker, err = c.documents.put(ctx, w); err == nil {
-			c.forget(ctx, key, marker)
+			c.forget(ctx, key, sequence{marker, before})
 			return nil
 		}
 		conflict, ok := errors.AsType[*casError](err)
@@ -71,6 +72,7 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 	if w.expected == 0 {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, "revision", "IfRevision(0) names no document")
 	}
+	before := c.moment()
 	marker, err := c.documents.put(ctx, w)
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		if conflict.actual.live() == nil {
@@ -82,12 +84,12 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 	if err != nil {
 		return err
 	}
-	c.forget(ctx, key, marker)
+	c.forget(ctx, key, sequence{marker, before})
 	return nil
 }
 
 // forget shows an own delete in the listers of the clients that share the cache.
-func (c *Client[T]) forget(ctx context.Context, key string, marker uint64) {
+func (c *Client[T]) forget(ctx context.Context, key string, marker sequence) {
 	if d := c.runningDocuments(); d != nil {
 		d.writes.delete(ctx, key, marker)
 	}

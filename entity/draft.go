@@ -14,6 +14,7 @@ type draft[T IEntity] struct {
 	sent         T // the copy that was encoded
 	lasts        lifetime
 	expires      int64 // the same, as an oddity has it
+	before       moment
 }
 
 func (c *Client[T]) prepare(obj T) (draft[T], error) {
@@ -21,6 +22,7 @@ func (c *Client[T]) prepare(obj T) (draft[T], error) {
 	if reflect.ValueOf(obj).IsNil() {
 		return d, newInvalid(c.cfg.Kind, c.cfg.Bucket, "", "object", "it is nil")
 	}
+	d.before = c.moment()
 	var err error
 	if d.key, err = c.keys.of(obj); err != nil {
 		return d, err
@@ -51,14 +53,14 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 	showExpiry(obj, d.expires)
 	showExpiry(d.sent, d.expires)
 	c.codec.stamp(d.sent, obj.GetNamespace(), obj.GetName(), revision)
-	c.remember(ctx, d.key, d.sent, revision)
+	c.remember(ctx, d.key, d.sent, sequence{revision, d.before})
 }
 
 // remember shows an own write in the listers of the clients that share the cache, and to what observes ctx. The caller
 // must not change sent any more.
-func (c *Client[T]) remember(ctx context.Context, key string, sent T, revision uint64) {
+func (c *Client[T]) remember(ctx context.Context, key string, sent T, at sequence) {
 	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
 	if d := c.runningDocuments(); d != nil {
-		d.wrote(ctx, key, revision, sent)
+		d.wrote(ctx, key, at, sent)
 	}
 }

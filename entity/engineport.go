@@ -27,6 +27,8 @@ type EnginePort[T IEntity] interface {
 	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
 	// sequence is behind the informer's cursor.
 	Confirm(ctx context.Context, key string) (Presence, error)
+	// StreamState asks the leader of the documents' stream.
+	StreamState(ctx context.Context) (StreamState, error)
 
 	// Records are the status records of the bucket; nil if StatusBucket is "-".
 	Records() *Records

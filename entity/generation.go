@@ -45,6 +45,8 @@ type generation[T IEntity] struct {
 type recordHealth struct {
 	mu         sync.Mutex
 	watch      error
+	reserved   error        // of the informer of reserved keys, which mostly fails with the other
+	last       error        // what is reported of the watches
 	unreadable *invalidKeys // by client-go's key
 	named      []string     // some of them, which stay while they are
 }
@@ -57,7 +59,13 @@ func (h *recordHealth) change(change func(), tell func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
-	err := h.watch
+	switch {
+	case h.watch != nil:
+		h.last = h.watch
+	case h.last == nil, h.reserved == nil: // else it works a moment after the other
+		h.last = h.reserved
+	}
+	err := h.last
 	if err == nil {
 		err = h.unreadableErr()
 	}
@@ -109,7 +117,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
-		OnError: func(err error) { g.recordNews(func() { g.health.watch = err }) },
+		OnError: func(err error) { g.recordNews(func() { g.health.watch = err }) }, Reported: g.news.hearsErrors,
 		OnSettings: func(s jetstream.StreamConfig) {
 			g.news.setSettings(c.cfg.StatusBucket, c.records.bucket.changed(s, c.cfg))
 		},

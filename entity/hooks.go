@@ -130,6 +130,18 @@ func (h *hookSet) wantsReserved() bool {
 	return false
 }
 
+// hearsErrors reports whether a subscriber is told of errors. The engine is, which logs them with its controller.
+func (s *hookState) hearsErrors() bool {
+	s.hooks.mu.Lock()
+	defer s.hooks.mu.Unlock()
+	for _, hooks := range s.hooks.subs {
+		if s.hooks.state == s && hooks.Error != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // arrived passes a message on. Mostly there is no listener, and then it costs nothing.
 func (s *hookState) arrived(bucket string, entry natsinformer.Entry) {
 	if s.hooks.listeners.Load() == 0 {

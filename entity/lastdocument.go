@@ -126,6 +126,7 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 	if err := c.checkSize(key, document); err != nil {
 		return 0, err
 	}
+	before := c.moment()
 	revision, err = c.documents.create(ctx, write{key: natsKey, value: bytes.Clone(document)})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		return 0, newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, key, conflict.actual.live().revision())
@@ -135,7 +136,7 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 	}
 	c.noteOddity(natsKey, revision, odd, false)
 	setRevision(sent, revision)
-	c.remember(ctx, key, sent, revision)
+	c.remember(ctx, key, sent, sequence{revision, before})
 	return revision, nil
 }
 

@@ -25,6 +25,10 @@ type lister[T IEntity] struct{ client *Client[T] }
 // cache, wrote them or later. If the client was never started, the first read starts it until Close. After the
 // last user has stopped it, reads fail. A read waits for the first sync of the caches, until 30 s after they were
 // started. It fails at once if they cannot be filled, and ten seconds after the start if the server does not answer.
+//
+// Another stream may take the place of a bucket's while the caches run: a backup is restored, or the bucket is made
+// anew. Reads return what this client has written to the new one at once. Else they return what the stream before had
+// until the new one was listed, and from then on nothing of the stream before.
 func (c *Client[T]) Lister() Lister[T] { return lister[T]{c} }
 
 // ready returns a generation that runs and has synced.
@@ -107,7 +111,8 @@ func (g *generation[T]) get(key string) (obj T, found bool, err error) {
 	if refused != nil {
 		return obj, true, refused
 	}
-	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision {
+	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision &&
+		!g.documents.isAhead(key) {
 		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}
@@ -135,13 +140,19 @@ func (d *documentCache[T]) look(key string) (obj T, revision uint64, found bool,
 	if found {
 		revision = uint64(obj.GetGeneration())
 	}
-	if !written || revision > own.revision {
+	if !written || revision > own.revision && !own.isAheadOf(d.informer) {
 		return obj, revision, found, nil
 	}
 	if own.refused != nil {
 		return obj, own.revision, found, own.refused
 	}
 	return own.value, own.revision, !own.deleted, nil
+}
+
+// isAhead reports whether this process wrote the key in a stream that the cache does not show yet.
+func (d *documentCache[T]) isAhead(key string) bool {
+	own, written := d.writes.Get(key)
+	return written && own.isAheadOf(d.informer)
 }
 
 func (g *generation[T]) join(obj T, key string) T {

@@ -36,8 +36,8 @@ func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 		g := &generation[*thing]{documents: &documentCache[*thing]{informer: docs, writes: writes}, writes: writes}
 		r := &recordCache{store: records, writes: newOverlay[*RecordObject](records, nil)}
 
-		g.writes.put(t.Context(), "k", own, document(own))
-		r.writes.put(t.Context(), "k", own, record(own))
+		g.writes.put(t.Context(), "k", sequence{revision: own}, document(own))
+		r.writes.put(t.Context(), "k", sequence{revision: own}, record(own))
 		if obj, revision, found := g.lookup("k"); !found || revision != want || uint64(obj.Generation) != want {
 			t.Errorf("stored at %d and written at %d, the document is at %d, found %v", stored, own, revision, found)
 		}
@@ -45,8 +45,8 @@ func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 			t.Errorf("stored at %d and written at %d, the record is %+v", stored, own, o)
 		}
 
-		g.writes.delete(t.Context(), "k", own)
-		r.writes.delete(t.Context(), "k", own)
+		g.writes.delete(t.Context(), "k", sequence{revision: own})
+		r.writes.delete(t.Context(), "k", sequence{revision: own})
 		there := stored > own
 		if _, revision, found := g.lookup("k"); found != there || revision != want {
 			t.Errorf("stored at %d and deleted at %d, the document is found %v, at %d", stored, own, found, revision)

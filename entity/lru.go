@@ -65,6 +65,14 @@ func (l *lru[V]) remove(key string) {
 	}
 }
 
+func (l *lru[V]) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.entries)
+	l.order.Init()
+	l.bytes = 0
+}
+
 func (l *lru[V]) drop(element *list.Element) {
 	entry := l.order.Remove(element).(lruEntry[V])
 	delete(l.entries, entry.key)
@@ -78,10 +86,27 @@ const (
 
 // recordLRU keeps the full records that this process read or wrote last, so that a status update in a reconcile takes
 // one round trip.
-type recordLRU struct{ *lru[*Record] }
+type recordLRU struct {
+	*lru[*Record]
+
+	following sync.Mutex
+	of        moment // whose stream they are of
+}
 
 func newRecordLRU() *recordLRU {
-	return &recordLRU{newLRU(lruEntries, lruBytes, func(r *Record) int { return len(r.Status) + len(r.LastDocument) })}
+	sizeOf := func(r *Record) int { return len(r.Status) + len(r.LastDocument) }
+	return &recordLRU{lru: newLRU(lruEntries, lruBytes, sizeOf)}
+}
+
+// follow forgets the records of another stream than the one that an informer has noticed last.
+func (l *recordLRU) follow(now moment) {
+	l.following.Lock()
+	defer l.following.Unlock()
+	if now.informer == l.of.informer && now.noticed == l.of.noticed {
+		return
+	}
+	l.of = now
+	l.clear()
 }
 
 // get returns a copy.

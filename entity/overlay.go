@@ -15,6 +15,10 @@ import (
 const overlayTTL = 30 * time.Second
 
 // overlay holds the own writes of an informer's clients until the informer has them. V is the cached form.
+//
+// Another stream may take the place of a bucket's, as where a backup is restored. Sequences of two streams cannot be
+// compared, so each write belongs to one. A write to the stream of now shows at once, whatever the cache still has of
+// the stream before; a write to the stream before shows until the new one was listed, and never again.
 type overlay[V any] struct {
 	*ownwrites.Overlay[ownWrite[V]]
 	informer natsinformer.Informer
@@ -50,7 +54,7 @@ func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *
 // That may have been told already while the cursor still waits, because the stream keeps no write that was deleted.
 func (o *overlay[V]) Get(key string) (own ownWrite[V], ok bool) {
 	own, ok = o.Overlay.Get(key)
-	if !ok || own.deleted {
+	if !ok || own.deleted || own.isAheadOf(o.informer) {
 		return own, ok
 	}
 	if deleted := o.informer.Deleted(strings.Replace(key, "/", ".", 1)); deleted > own.revision {
@@ -66,29 +70,29 @@ func unseen[V runtime.Object](o *overlay[V], keys keyspace, natsKey string, dele
 		return nil
 	}
 	own, ok := o.Overlay.Get(key)
-	if !ok || !own.hasValue() || own.revision > deleted {
+	if !ok || !own.hasValue() || own.revision > deleted || own.stream != o.informer.Status().StreamsShown {
 		return nil
 	}
 	return own.value
 }
 
 // put remembers a write, and logs it if ctx has a log.
-func (o *overlay[V]) put(ctx context.Context, key string, revision uint64, value V) {
-	o.add(ctx, key, revision, ownWrite[V]{value: value})
+func (o *overlay[V]) put(ctx context.Context, key string, at sequence, value V) {
+	o.add(ctx, key, at, ownWrite[V]{value: value})
 }
 
-// delete is put for a delete; revision is that of its marker.
-func (o *overlay[V]) delete(ctx context.Context, key string, revision uint64) {
-	o.add(ctx, key, revision, ownWrite[V]{deleted: true})
+// delete is put for a delete; at is that of its marker.
+func (o *overlay[V]) delete(ctx context.Context, key string, at sequence) {
+	o.add(ctx, key, at, ownWrite[V]{deleted: true})
 }
 
 // refuse is put for what the cache will not take, and report as invalid.
-func (o *overlay[V]) refuse(ctx context.Context, key string, revision uint64, why error) {
-	o.add(ctx, key, revision, ownWrite[V]{refused: why})
+func (o *overlay[V]) refuse(ctx context.Context, key string, at sequence, why error) {
+	o.add(ctx, key, at, ownWrite[V]{refused: why})
 }
 
-func (o *overlay[V]) add(ctx context.Context, key string, revision uint64, w ownWrite[V]) {
-	w.position = position{revision, o.informer.Status().StreamChanges}
+func (o *overlay[V]) add(ctx context.Context, key string, at sequence, w ownWrite[V]) {
+	w.position = at.positionIn(o.informer)
 	o.Add(key, w)
 	if log := ownwrites.LogOf(ctx); log != nil {
 		log.Add(o.informer, "", loggedWrite{w.position, o.informer}) // no key: revisions are reached in order
@@ -101,23 +105,6 @@ type overlaidCache[V any] struct{ informer natsinformer.Informer }
 func (c overlaidCache[V]) Follows(w, before ownWrite[V]) bool { return w.follows(before.position) }
 func (c overlaidCache[V]) Reached(w ownWrite[V]) bool         { return w.reachedBy(c.informer) }
 func (c overlaidCache[V]) Shows(_ string, w ownWrite[V]) bool { return w.reachedBy(c.informer) }
-
-// position is the place of a write in a bucket's stream.
-type position struct {
-	revision uint64
-	// stream is the informer's count of stream changes at the write. If it differs now, revision means nothing.
-	stream uint64
-}
-
-// follows reports whether p comes after before. Revisions of two streams cannot be compared; the later stream decides.
-func (p position) follows(before position) bool {
-	return p.stream > before.stream || p.stream == before.stream && p.revision >= before.revision
-}
-
-// reachedBy reports whether an informer has reached p, or follows another stream since.
-func (p position) reachedBy(informer natsinformer.Informer) bool {
-	return informer.Cursor() >= p.revision || informer.Status().StreamChanges != p.stream
-}
 
 // loggedWrite is the last write to a bucket in the log of a context.
 type loggedWrite struct {
@@ -142,15 +129,21 @@ func (w loggedWrite) Follows(before ownwrites.Write) bool {
 // lookAgain is how often a wait checks that the write can still be reached.
 const lookAgain = 500 * time.Millisecond
 
+// otherStream is how often it checks whether the informer has listed the stream that the write is in.
+const otherStream = 20 * time.Millisecond
+
 // Wait implements ownwrites.Write.
 func (w loggedWrite) Wait(ctx context.Context) error {
 	for !w.Reached() {
 		slice, cancel := context.WithTimeout(ctx, lookAgain)
 		err := w.informer.WaitCursor(slice, w.revision)
-		cancel()
-		if err == nil {
-			return nil
+		if err == nil && !w.Reached() { // the cursor is that of the stream before
+			select {
+			case <-slice.Done():
+			case <-time.After(otherStream):
+			}
 		}
+		cancel()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -82,10 +82,12 @@ type followed struct {
 	stopped        bool
 }
 
-func (f *followed) Cursor() uint64              { return f.cursor }
-func (f *followed) Deleted(string) uint64       { return 0 }
-func (f *followed) IsStopped() bool             { return f.stopped }
-func (f *followed) Status() natsinformer.Status { return natsinformer.Status{StreamChanges: f.stream} }
+func (f *followed) Cursor() uint64        { return f.cursor }
+func (f *followed) Deleted(string) uint64 { return 0 }
+func (f *followed) IsStopped() bool       { return f.stopped }
+func (f *followed) Status() natsinformer.Status {
+	return natsinformer.Status{StreamsShown: f.stream, StreamsNoticed: f.stream}
+}
 
 // The acknowledgements of two writers in one process may come in any order; the order in the stream counts.
 func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
@@ -96,9 +98,9 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 	}
 	write := func(t *testing.T, o *overlay[string], e entry) {
 		if e.deleted {
-			o.delete(t.Context(), "k", e.revision)
+			o.delete(t.Context(), "k", sequence{revision: e.revision})
 		} else {
-			o.put(t.Context(), "k", e.revision, e.value)
+			o.put(t.Context(), "k", sequence{revision: e.revision}, e.value)
 		}
 	}
 	for name, c := range map[string]struct{ later, earlier entry }{
@@ -149,9 +151,9 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 func TestAnOwnWriteToANewStreamTakesThePlaceOfAHigherRevisionOfTheOneBefore(t *testing.T) {
 	informer := &followed{}
 	o := newOverlay[string](informer, nil)
-	o.put(t.Context(), "k", 50, "of the stream before")
+	o.put(t.Context(), "k", sequence{revision: 50}, "of the stream before")
 	informer.stream++
-	o.put(t.Context(), "k", 2, "of the stream now")
+	o.put(t.Context(), "k", sequence{revision: 2}, "of the stream now")
 	if w, ok := o.Get("k"); !ok || w.value != "of the stream now" {
 		t.Errorf("got %+v, %v", w, ok)
 	}
@@ -161,24 +163,24 @@ func TestAnOverlayKeepsNothingThatTheCacheHas(t *testing.T) {
 	informer := &followed{}
 	o := newOverlay(informer, func(v string) string { return v })
 	for revision := range uint64(1000) {
-		o.put(t.Context(), string(rune('a'+revision%7)), revision+1, "group")
+		o.put(t.Context(), string(rune('a'+revision%7)), sequence{revision: revision + 1}, "group")
 		informer.cursor = revision // one behind
 	}
 	if n := o.Len(); n > 2 || len(o.Group("group")) > n {
 		t.Errorf("%d writes and %d keys of the group", n, len(o.Group("group")))
 	}
-	o.put(t.Context(), "hot", 1001, "")
-	o.put(t.Context(), "cold", 1002, "")
-	o.put(t.Context(), "hot", 3000, "") // its own turn comes later: it keeps no other key
+	o.put(t.Context(), "hot", sequence{revision: 1001}, "")
+	o.put(t.Context(), "cold", sequence{revision: 1002}, "")
+	o.put(t.Context(), "hot", sequence{revision: 3000}, "") // its own turn comes later: it keeps no other key
 	informer.cursor = 2000
-	o.put(t.Context(), "new", 2001, "")
+	o.put(t.Context(), "new", sequence{revision: 2001}, "")
 	if o.Len() != 2 {
 		t.Errorf("%v", maps.Collect(o.All()))
 	}
 	informer.cursor = 4000
-	o.delete(t.Context(), "z", 4001)
+	o.delete(t.Context(), "z", sequence{revision: 4001})
 	informer.cursor = 4001
-	o.delete(t.Context(), "z", 4002)
+	o.delete(t.Context(), "z", sequence{revision: 4002})
 	if o.Len() != 1 || len(o.Group("group")) != 0 {
 		t.Errorf("%v, and %d of the group", maps.Collect(o.All()), len(o.Group("group")))
 	}

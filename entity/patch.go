@@ -37,6 +37,7 @@ func (c *Client[T]) PatchWith(ctx context.Context, key string, mergePatch []byte
 	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
+	before := c.moment()
 	last, err := c.documents.last(ctx, natsKey)
 	for err == nil {
 		if last.live() == nil {
@@ -69,7 +70,7 @@ func (c *Client[T]) PatchWith(ctx context.Context, key string, mergePatch []byte
 			c.noteOddity(natsKey, revision, odd.expiring(d.expires), false)
 			setRevision(d.sent, revision)
 			showExpiry(d.sent, d.expires)
-			c.remember(ctx, key, d.sent, revision)
+			c.remember(ctx, key, d.sent, sequence{revision, before})
 			return nil
 		}
 		conflict, ok := errors.AsType[*casError](err)

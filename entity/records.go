@@ -77,7 +77,7 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 		return nil, err
 	}
 	if last.live() == nil {
-		r.recent.remove(key)
+		r.recently().remove(key)
 		return nil, nil
 	}
 	err = checkNotAnswer(last.Header, last.Value)
@@ -87,10 +87,10 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 		err = r.checkReadable(last.Value, rec, err)
 	}
 	if err != nil {
-		r.recent.remove(key)
+		r.recently().remove(key)
 		return nil, r.newUnreadable(natsKey, last.Revision, err)
 	}
-	r.recent.put(key, rec)
+	r.recently().put(key, rec)
 	return rec, nil
 }
 
@@ -123,7 +123,7 @@ func (c *recordCache) get(key string) *RecordObject {
 	if stored != nil && stored.Record == nil {
 		stored = nil
 	}
-	if !written || stored != nil && stored.Record.Revision > own.revision {
+	if !written || stored != nil && stored.Record.Revision > own.revision && !own.isAheadOf(c.store) {
 		return stored
 	}
 	if own.deleted {
@@ -227,7 +227,7 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 		return write{}, newTooLarge(r.cfg.Kind, r.bucket.name, key, len(data), r.limit,
 			"the record (status and last document)")
 	}
-	w := write{key: natsKey, value: data, expected: rec.Revision}
+	w := write{key: natsKey, value: data, expected: rec.Revision, before: r.moment()}
 	if r.current().isRunning() {
 		if own := copyOf(rec); own.record.asDecoded(data) {
 			w.echo = r.echoes.add(natsKey, data, r.object(key, own))
@@ -243,18 +243,18 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 		revision, err = r.bucket.create(ctx, w)
 	}
 	if err != nil {
-		r.recent.remove(key)
+		r.recently().remove(key)
 		r.echoes.forget(w.key, w.echo)
 		return r.conflict(key, err)
 	}
 	rec.Revision = revision
-	r.recent.put(key, rec)
+	r.recently().put(key, rec)
 	if c := r.current(); c.isRunning() {
 		object := r.echoes.settle(w.echo, revision)
 		if object == nil {
 			object = r.object(key, copyOf(rec))
 		}
-		c.writes.put(ctx, key, revision, object)
+		c.writes.put(ctx, key, sequence{revision, w.before}, object)
 	} else {
 		r.echoes.forget(w.key, w.echo)
 	}
@@ -277,8 +277,9 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 	if err != nil {
 		return err
 	}
+	before := r.moment()
 	marker, err := r.bucket.put(ctx, write{key: natsKey, expected: revision, op: operationPurge})
-	r.recent.remove(key)
+	r.recently().remove(key)
 	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
 		return newNotFound("record of "+r.cfg.Kind, r.bucket.name, key)
 	}
@@ -287,7 +288,7 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 	}
 	r.echoes.forgetKey(natsKey)
 	if c := r.current(); c.isRunning() {
-		c.writes.delete(ctx, key, marker)
+		c.writes.delete(ctx, key, sequence{marker, before})
 	}
 	return nil
 }

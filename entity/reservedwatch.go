@@ -21,6 +21,8 @@ func (g *generation[T]) runReserved() {
 		Filter:          reservedFilter,
 		Decode:          decodeReserved,
 		CompareInterval: c.cfg.CompareInterval,
+		OnError:         g.reservedFails,
+		Reported:        g.news.hearsErrors,
 	})
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -36,6 +38,15 @@ func (g *generation[T]) runReserved() {
 	}
 	g.reserved = true
 	g.wg.Go(func() { informer.RunWithContext(g.ctx) })
+}
+
+func (g *generation[T]) reservedFails(err error) {
+	g.recordNews(func() {
+		g.health.reserved = err
+		if err != nil {
+			g.health.last = nil
+		}
+	})
 }
 
 func (g *generation[T]) reservedChanged(obj any, deleted bool) {

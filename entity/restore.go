@@ -160,6 +160,7 @@ func (r *restoration[T]) remains(ctx context.Context) (lasts lifetime, err error
 func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error) {
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
+	before := r.moment()
 	lasts, err := r.remains(ctx)
 	if err != nil {
 		return 0, err
@@ -183,7 +184,7 @@ func (r *restoration[T]) write(ctx context.Context) (revision uint64, err error)
 	r.noteOddity(r.natsKey, revision, r.odd.expiring(r.expires), false) // the cache will know it more exactly
 	setRevision(r.sent, revision)
 	showExpiry(r.sent, r.expires)
-	r.remember(ctx, r.key, r.sent, revision)
+	r.remember(ctx, r.key, r.sent, sequence{revision, before})
 	return revision, nil
 }
 

@@ -94,7 +94,7 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 			return unseen(d.writes, keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
-		OnError: func(err error) { d.news.setError(cfg.Bucket, err) },
+		OnError: func(err error) { d.news.setError(cfg.Bucket, err) }, Reported: d.news.hearsErrors,
 		OnSettings: func(s jetstream.StreamConfig) {
 			d.news.setSettings(cfg.Bucket, c.documents.changed(s, cfg))
 		},

@@ -61,7 +61,7 @@ func (r *Records) recentCopy(key string) *Record {
 	if cached == nil {
 		return nil
 	}
-	if rec, ok := r.recent.get(key); ok && rec.Revision == cached.Record.Revision {
+	if rec, ok := r.recently().get(key); ok && rec.Revision == cached.Record.Revision {
 		return rec
 	}
 	return nil

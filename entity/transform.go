@@ -148,16 +148,16 @@ func (d *documentCache[T]) decode(c *Client[T], e natsinformer.Entry) (runtime.O
 }
 
 // wrote shows an own write in the listers, as the cache will. sent is the cache's from now on.
-func (d *documentCache[T]) wrote(ctx context.Context, key string, revision uint64, sent T) {
+func (d *documentCache[T]) wrote(ctx context.Context, key string, at sequence, sent T) {
 	if d.transform != nil {
 		shown, err := d.transform.apply(key, sent)
 		if err != nil {
-			d.writes.refuse(ctx, key, revision, err)
+			d.writes.refuse(ctx, key, at, err)
 			return
 		}
 		sent = shown
 	}
-	d.writes.put(ctx, key, revision, sent)
+	d.writes.put(ctx, key, at, sent)
 }
 
 // IsTransformed reports whether obj, or what it is a copy of, came through a transform of a client's informer

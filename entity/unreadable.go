@@ -168,7 +168,8 @@ func (r *Records) presence(key string) (exists, unreadable bool) {
 	}
 	own, written := c.writes.Get(key)
 	unreadable = c.store.IsInvalid(natsKey)
-	if state, _ := c.unreadable.get(key); written && (!unreadable || own.revision > state.revision) {
+	if state, _ := c.unreadable.get(key); written &&
+		(!unreadable || own.revision > state.revision || own.isAheadOf(c.store)) {
 		return !own.deleted, false
 	}
 	return unreadable || c.store.Exists(natsKey), unreadable

@@ -29,6 +29,7 @@ type write struct {
 	id       string      // tells our message from another with the same content; set by the first send
 	echo     *echo       // of a record that this process's informer will get back, or nil
 	header   nats.Header // that Config.OnWrite adds; may be nil
+	before   moment      // what the cache of records showed before; of a record
 }
 
 // casError says that the key was not at the expected revision. The write was not applied and never will be.

@@ -30,6 +30,7 @@ var (
 	_ kubesource.LiveReader    = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Accessor      = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Marker        = handleDeleter[*unstructured.Unstructured]{}
 )
 
 // Delete implements Deleter.
@@ -68,7 +69,7 @@ func (d handleDeleter[T]) Access() (resource schema.GroupVersionResource, verbs 
 
 // Mark implements kubesource.Marker.
 func (d handleDeleter[T]) Mark(
-	ctx context.Context, obj metav1.Object, labels, annotations map[string]string,
+	ctx context.Context, obj metav1.Object, labels, annotations map[string]*string,
 ) error {
 	return d.k.deleter.Mark(ctx, obj, labels, annotations)
 }

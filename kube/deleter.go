@@ -112,7 +112,7 @@ func (d *resourceDeleter) Delete(ctx context.Context, obj metav1.Object) error {
 
 // Mark implements kubesource.Marker.
 func (d *resourceDeleter) Mark(
-	ctx context.Context, obj metav1.Object, labels, annotations map[string]string,
+	ctx context.Context, obj metav1.Object, labels, annotations map[string]*string,
 ) error {
 	if d.invalid != nil {
 		return d.invalid
@@ -155,6 +155,7 @@ var (
 	_ kubesource.LiveOwner     = (*resourceDeleter)(nil)
 	_ kubesource.Resourcer     = (*resourceDeleter)(nil)
 	_ kubesource.Accessor      = (*resourceDeleter)(nil)
+	_ kubesource.Marker        = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.

@@ -60,6 +60,9 @@ type Config struct {
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.
 	OnError func(error)
+	// Reported reports whether what OnError is told gets into the log of the one who is told. While it does, the
+	// informer does not log it. It must return quickly. The informer logs if it is nil.
+	Reported func() bool
 	// OnSettings is told of the settings of the bucket's stream when they are first known and, within seconds, when
 	// they have changed: an operator may change them, or make the bucket anew. It must return quickly, and may be nil.
 	OnSettings func(jetstream.StreamConfig)

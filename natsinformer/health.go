@@ -17,6 +17,8 @@ import (
 type health struct {
 	bucket  string
 	onError func(error)
+	// reported says that who onError tells logs it; nil: it does not.
+	reported func() bool
 	// onFailure is onError without nil; set before the start.
 	onFailure func(context.Context, error)
 
@@ -102,8 +104,11 @@ func (h *health) tellFailure(ctx context.Context, err error) {
 }
 
 // isNews reports whether the log is to have why the bucket cannot be watched: unless the connection is down, and that
-// was told. It needs h.telling.
+// was told, or another logs it. It needs h.telling.
 func (h *health) isNews(err error) bool {
+	if h.reported != nil && h.reported() {
+		return false
+	}
 	if offline, ok := errors.AsType[*offlineError](err); ok && !connection.Of(offline.nc).TellDown() {
 		return false
 	}

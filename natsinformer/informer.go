@@ -76,6 +76,11 @@ type Status struct {
 	StreamCreated time.Time
 	// StreamChanges counts how often the stream turned out to be another one than before (recreated or restored).
 	StreamChanges uint64
+	// StreamsNoticed counts how often another stream was noticed; also one that was replaced before it was listed, and
+	// the stream that the store reflects when it is noticed again after such a one. StreamsShown is StreamsNoticed of
+	// when the stream was noticed that the store reflects: it is less until that stream was listed, or, of one that is
+	// noticed again, until all is in the store that was written meanwhile.
+	StreamsNoticed, StreamsShown uint64
 	// Relisting is true from the moment another stream is noticed until the store reflects it. Meanwhile the store
 	// reflects the stream before, or neither.
 	Relisting bool
@@ -125,7 +130,8 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 		busy: turn.New(),
 
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
-		health: &health{bucket: cfg.Bucket, onError: cfg.OnError}, place: usualPlace(cfg.Bucket),
+		health: &health{bucket: cfg.Bucket, onError: cfg.OnError, reported: cfg.Reported},
+		place:  usualPlace(cfg.Bucket),
 	}
 	indexers := cache.Indexers{}
 	maps.Copy(indexers, cfg.Indexers)
@@ -303,6 +309,10 @@ func (i *informer) WaitKey(ctx context.Context, key string, revision uint64) err
 }
 
 func (i *informer) Status() Status {
+	if again := i.src.shownAgain.Load(); again != nil && i.Cursor() >= again.end {
+		i.src.health.update(func(st *Status) { st.StreamsShown = max(st.StreamsShown, again.noticed) })
+		i.src.shownAgain.CompareAndSwap(again, nil)
+	}
 	status := i.src.health.get()
 	status.Behind = i.src.behind.Load()
 	if status.Behind > 0 {

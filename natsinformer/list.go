@@ -25,12 +25,16 @@ func (w *worker) list(ctx context.Context, s *session, m mode, info *streamInfo)
 		return err
 	}
 	w.created = info.Created
+	if m == restored || m == relisted {
+		w.progress.freeze(0) // before the change is counted: no reader compares with the cursor of the stream before
+	}
 	w.health.update(func(st *Status) {
 		st.Lists++
 		st.Invalid = len(next.invalid)
 		st.StreamCreated = info.Created
 		if m == restored || m == relisted {
 			st.StreamChanges++
+			st.StreamsShown = st.StreamsNoticed
 		}
 	})
 	before := w.keys

@@ -40,6 +40,8 @@ type source struct {
 	listedPrefix string // place.Prefix of what is known
 	settings     []byte // of the stream, as Config.OnSettings was told last
 
+	shownAgain atomic.Pointer[shownAgain] // nil: no stream was
+
 	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
 	// removes, and how far its clock is ahead of ours.
 	expires, marks bool
@@ -49,6 +51,13 @@ type source struct {
 	// How many messages are not taken yet, and a time, in nanoseconds, since which the oldest of them waits; see lag.
 	behind atomic.Uint64
 	waits  atomic.Int64
+}
+
+// shownAgain is the stream that the store reflected before another one was noticed, which was never listed. What was
+// written to it before it was met again is in the store once the cursor has reached its end of then.
+type shownAgain struct {
+	noticed uint64 // Status.StreamsNoticed of then
+	end     uint64
 }
 
 var (

@@ -49,8 +49,9 @@ type worker struct {
 	status    chan nats.Status
 	consumers map[string]bool // names of consumers that may exist on the server, and whether each should
 	items     []item
-	emitted   uint64 // resourceVersion of the last event
-	noticed   mode   // restored or relisted until the store reflects that stream
+	emitted   uint64    // resourceVersion of the last event
+	noticed   mode      // restored or relisted until the store reflects that stream
+	noticedOf time.Time // the time of creation of the stream that was met last
 
 	comparison  comparison
 	peeked      peek
@@ -265,7 +266,7 @@ func (w *worker) establish(ctx context.Context, s *session) (m mode, info *strea
 	if m, err = w.identify(ctx, s, info); err != nil {
 		return 0, nil, err
 	}
-	m = w.notice(m)
+	m = w.notice(m, info)
 	if len(w.consumers) > 0 && info.Cluster.alone() {
 		w.doubt(time.Now()) // a cluster makes the consumer again on a server that was killed, so none would be missing
 	}
@@ -378,15 +379,28 @@ func (w *worker) leaveOthers(s *session) {
 }
 
 // notice remembers that the stream is another one until the store reflects it, because a list may need several
-// sessions. It returns the mode to go on with: while a change is noticed, a listing is restored or relisted.
-func (w *worker) notice(m mode) mode {
+// sessions. It returns the mode to go on with: while a change is noticed, a listing is restored or relisted. The stream
+// may be replaced again before it was listed, also by the one that the store reflects: then that is noticed, too.
+func (w *worker) notice(m mode, info *streamInfo) mode {
 	if m == listing && w.noticed != resume {
 		m = w.noticed
 	}
+	before := w.noticed
 	if w.noticed = m; m == listing {
 		w.noticed = resume
 	}
-	w.health.update(func(st *Status) { st.Relisting = w.noticed != resume })
+	relisting := w.noticed != resume
+	another := relisting != (before != resume) || relisting && !info.Created.Equal(w.noticedOf)
+	w.noticedOf = info.Created
+	w.health.update(func(st *Status) {
+		st.Relisting = relisting
+		if another {
+			st.StreamsNoticed++
+		}
+		if another && !relisting {
+			w.shownAgain.Store(&shownAgain{st.StreamsNoticed, info.State.LastSeq})
+		}
+	})
 	return m
 }
 

@@ -30,6 +30,7 @@ const (
 	stream        = "KV_" + Bucket
 	subjectPrefix = "$KV." + Bucket + "."
 	defaultAPI    = "$JS.API."
+	messageOf     = "STREAM.MSG.GET.KV_" // and a bucket: what reads one message of it
 )
 
 // bucket reads the registry from the leader of its stream, and writes it by compare-and-set.
@@ -83,8 +84,13 @@ type stored struct {
 	revision uint64
 }
 
-// get reads a key.
+// get reads a key of the registry.
 func (b *bucket) get(ctx context.Context, key string) (stored, error) {
+	return b.last(ctx, Bucket, key)
+}
+
+// last reads a key of a bucket, from the leader of its stream.
+func (b *bucket) last(ctx context.Context, bucket, key string) (stored, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
@@ -93,7 +99,8 @@ func (b *bucket) get(ctx context.Context, key string) (stored, error) {
 			Data     []byte `json:"data"`
 		} `json:"message"`
 	}
-	err := b.ask(ctx, "STREAM.MSG.GET."+stream, map[string]any{"last_by_subj": subjectPrefix + key}, &answer)
+	request := map[string]any{"last_by_subj": "$KV." + bucket + "." + key}
+	err := b.ask(ctx, messageOf+bucket, request, &answer)
 	if err == nil && answer.Error != nil {
 		err = answer.Error
 	}
@@ -101,13 +108,13 @@ func (b *bucket) get(ctx context.Context, key string) (stored, error) {
 		return stored{}, nil
 	}
 	if err != nil {
-		return stored{}, fmt.Errorf("reading key %q of bucket %q: %w", key, Bucket, err)
+		return stored{}, fmt.Errorf("reading key %q of bucket %q: %w", key, bucket, err)
 	}
 	m := answer.Message
 	if len(m.Header) > 0 {
 		header, err := nats.DecodeHeadersMsg(m.Header)
 		if err != nil {
-			return stored{}, fmt.Errorf("reading key %q of bucket %q: its headers: %w", key, Bucket, err)
+			return stored{}, fmt.Errorf("reading key %q of bucket %q: its headers: %w", key, bucket, err)
 		}
 		if header.Get("KV-Operation") != "" || header.Get(jetstream.MarkerReasonHeader) != "" {
 			return stored{revision: m.Sequence}, nil

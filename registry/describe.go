@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -111,4 +112,21 @@ func resourceOf(s source.Source) Resource {
 		return Resource{In: InExternal, Kind: name}
 	}
 	return Resource{Name: s.String()}
+}
+
+// version is that of the main module of this binary; "" if it was not set.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			return setting.Value
+		}
+	}
+	return ""
 }

@@ -32,7 +32,8 @@ type Entry struct {
 	Namespaced bool `json:"namespaced"`
 	// DescribedBy names the controller that said what apiVersion, statusBucket, schema, secretFields and columns are:
 	// the first that published, until its part is gone. A controller with another name and the same status bucket is
-	// the same one, renamed, and takes its place.
+	// the same one, renamed, and takes its place. One that is not there, as its status bucket shows, describes nothing:
+	// see Publish.
 	DescribedBy string `json:"describedBy"`
 	// Schema is the JSON Schema (draft 2020-12) of a document, with the status that a record holds. It is nil for kinds
 	// that the controller itself knows at run time only.

@@ -30,8 +30,9 @@ func (p part) is(c Controller) bool {
 }
 
 // merged puts what a controller says into what the key holds, nil for nothing. It returns nil if that changes nothing.
-// Members that this version does not know stay, and so do the parts of other controllers.
-func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
+// Members that this version does not know stay, and so do the parts of other controllers. invented is the one that
+// describes the kind if it is not there; nil if that is not known of it.
+func merged(m Entry, value []byte, invented *part, now time.Time) ([]byte, error) {
 	key := Key(m.Kind, m.APIVersion)
 	entry, parts := object{}, []part(nil)
 	if value != nil {
@@ -45,12 +46,13 @@ func merged(m Entry, value []byte, now time.Time) ([]byte, error) {
 		if parts, err = partsOf(entry["controllers"]); err != nil {
 			return nil, garbage(key, err)
 		}
-		if err := contradicts(old, m, parts); err != nil {
+		if err := contradicts(old, m, invented, parts); err != nil {
 			return nil, err
 		}
 	}
 	self := m.Controllers[0]
-	describes := !slices.ContainsFunc(parts, func(p part) bool { return !p.is(self) && describedBy(entry, p) })
+	describes := invented != nil ||
+		!slices.ContainsFunc(parts, func(p part) bool { return !p.is(self) && describedBy(entry, p) })
 	if describes {
 		set(entry, describing(m))
 	} else if !equal(entry["schema"], m.Schema) {
@@ -118,9 +120,12 @@ func describedBy(entry object, p part) bool {
 }
 
 // contradicts says why an entry is not of what this controller looks after; nil if it is, or if no other controller
-// says what it says.
-func contradicts(old *Entry, m Entry, parts []part) error {
-	others := slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.is(m.Controllers[0]) })
+// says what it says. One that is invented says nothing.
+func contradicts(old *Entry, m Entry, invented *part, parts []part) error {
+	others := slices.DeleteFunc(slices.Clone(parts), func(p part) bool {
+		return p.is(m.Controllers[0]) ||
+			invented != nil && p.Name == invented.Name && p.StatusBucket == invented.StatusBucket
+	})
 	if len(others) == 0 || old.Bucket == m.Bucket && old.Namespaced == m.Namespaced {
 		return nil
 	}

@@ -37,7 +37,7 @@ func after(t *testing.T, day time.Time, value []byte, entries ...Entry) []byte {
 	var changed []byte
 	for _, e := range entries {
 		var err error
-		if changed, err = merged(e, value, day); err != nil {
+		if changed, err = merged(e, value, nil, day); err != nil {
 			t.Fatalf("%v\n%s", err, value)
 		}
 		if changed != nil {
@@ -167,7 +167,7 @@ func TestAControllerAloneMayMoveItsDocuments(t *testing.T) {
 		}
 		both := after(t, monday, value, saidBy("b", "v1"))
 		for _, change := range []func(*Entry){moved, func(e *Entry) { e.Namespaced = true }} {
-			if _, err := merged(saidBy("a", "v1", change), both, monday); err == nil {
+			if _, err := merged(saidBy("a", "v1", change), both, nil, monday); err == nil {
 				t.Error("beside another controller it moves the documents of both")
 			}
 		}
@@ -184,7 +184,7 @@ func FuzzMergedNeverPanicsAndKeepsOthersParts(f *testing.F) {
 		f.Add([]byte(value))
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		changed, err := merged(saidBy("a", "v1"), value, monday)
+		changed, err := merged(saidBy("a", "v1"), value, nil, monday)
 		if err != nil || changed == nil {
 			return
 		}
@@ -199,7 +199,7 @@ func FuzzMergedNeverPanicsAndKeepsOthersParts(f *testing.F) {
 		if len(kept) != len(others) || len(after.Controllers) != len(kept)+1 {
 			t.Errorf("%s became %s", value, changed)
 		}
-		if again, err := merged(saidBy("a", "v1"), changed, tuesday); err != nil || again != nil {
+		if again, err := merged(saidBy("a", "v1"), changed, nil, tuesday); err != nil || again != nil {
 			t.Errorf("%s is written again: %s, %v", changed, again, err)
 		}
 	})

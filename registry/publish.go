@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +67,14 @@ type Options struct {
 // Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what
 // it is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
 //
+// If the entry says that another controller describes the kind, the server is asked whether that is there: the key
+// "_nagi.controller" of its status bucket holds its name. If not, this controller describes the kind, and says so once,
+// in the log and in a warning event (ReasonDescriberNotThere). Where that cannot be told the entry stays, which is said
+// once too. With an Options.JetStream that is not that of the primary it cannot be told, as the status bucket may be in
+// another account. Nor is a controller displaced twice: that it describes the kind again shows that it lives. The right
+// to ask, to publish to $JS.API.STREAM.MSG.GET.KV_<that bucket>, is in no permissions: it reads all records of that
+// bucket.
+//
 // [controller.Controller.Permissions] then includes what publishing needs, but not to make the bucket: see
 // [Permissions].
 func Publish(o Options) controller.Option {
@@ -99,11 +106,18 @@ type publisher struct {
 	described Entry // all but what is known when it runs
 	schemaErr error
 
-	mu     sync.Mutex // of terms, of which one ends before the next begins
-	opened bool
-	said   bool // it has published since it was made
-	warned notify.Fact
+	mu      sync.Mutex // of terms, of which one ends before the next begins
+	opened  bool
+	said    bool // it has published since it was made
+	warned  notify.Fact
+	doubted notify.Fact // of the controller that describes the kind
+
+	elsewhere bool       // JetStream is not that of the primary
+	displaced []identity // by this publisher, as they were not there
 }
+
+// identity tells a controller from others.
+type identity struct{ name, statusBucket string }
 
 // Join implements engine.Beside.
 func (p *publisher) Join(e *engine.Engine) error {
@@ -113,13 +127,15 @@ func (p *publisher) Join(e *engine.Engine) error {
 		return fmt.Errorf("registry.Publish: the primary (%v) is not in NATS", e.Sources()[0])
 	}
 	p.primary = primary.Config()
+	own := primary.JetStream()
 	if p.JetStream == nil {
-		p.JetStream = primary.JetStream()
+		p.JetStream = own
 	}
 	if p.JetStream == nil {
 		return errors.New("registry.Publish: the primary's client does not tell its connection, as one does whose " +
 			"EnginePort hides it: give it as Options.JetStream")
 	}
+	p.elsewhere = own == nil || own.Conn() != p.JetStream.Conn() || bucketOf(own).api != bucketOf(p.JetStream).api
 	p.primary.BindOnly = p.primary.BindOnly || p.BindOnly
 	p.primary.MaxBytes = cmp.Or(p.MaxBytes, min(p.primary.MaxBytes, DefaultMaxBytes))
 	p.described, p.schemaErr = p.describe(primary)
@@ -178,7 +194,7 @@ const (
 func (p *publisher) Run(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opened = false
+	p.opened, p.doubted = false, notify.Fact{}
 	logger := klog.FromContext(ctx)
 	if p.schemaErr != nil {
 		logger.Error(p.schemaErr, "The kind is published without a schema")
@@ -244,15 +260,20 @@ func (p *publisher) publish(ctx context.Context) error {
 		now, err := b.get(ctx, key)
 		if err == nil {
 			var value []byte
-			if value, err = merged(entry, now.value, time.Now()); err != nil || value == nil {
+			invented := p.doubt(ctx, b, now.value)
+			if value, err = merged(entry, now.value, invented, time.Now()); err != nil || value == nil {
 				p.said = p.said || err == nil
 				return err
 			}
 			if p.said && p.engine.Brake() == nil && contains(now.value, entry.Controllers[0]) {
 				return nil // another replica says otherwise: who started last is heard
 			}
-			err = b.put(ctx, key, value, now.revision)
-			p.said = p.said || err == nil
+			if err = b.put(ctx, key, value, now.revision); err == nil {
+				p.said = true
+				if invented != nil {
+					p.displace(*invented)
+				}
+			}
 		}
 		switch {
 		case hasCode(err, codeStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
@@ -263,21 +284,4 @@ func (p *publisher) publish(ctx context.Context) error {
 		}
 		return err
 	}
-}
-
-// version is that of the main module of this binary; "" if it was not set.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	if info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return ""
 }

@@ -21,6 +21,7 @@ const (
 	ReasonBrakeRelease  = "BrakeReleaseRequested"
 	ReasonBrakeRestore  = "BrakeRestoreRequested"
 	ReasonOrphansDelete = "OrphansDeleteRequested"
+	ReasonOrphansAdopt  = "OrphansAdoptRequested"
 )
 
 // Done is the answer to "reconcile", "unpark", "suspend" and "resume".

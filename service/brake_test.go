@@ -171,6 +171,7 @@ func TestAControllerWithoutTeardownHasNoBrake(t *testing.T) {
 		}
 		refused(w, w.js.Conn(), "nagi.sites.read.orphans", ``, 501)
 		refused(w, w.js.Conn(), "nagi.sites.act.orphans-delete", `{"list":"x","expect":1}`, 501)
+		refused(w, w.js.Conn(), "nagi.sites.act.orphans-adopt", `{"list":"x","expect":1,"owner":"a","newOwner":"b"}`, 501)
 		if s := ask[Stats](w, w.js.Conn(), "nagi.sites.read.stats", ""); s.Brake != nil {
 			t.Errorf("%+v", s)
 		}

@@ -37,6 +37,8 @@ type Error struct {
 	Restorable *int `json:"restorable,omitempty"`
 	// Deletable is how many orphans can be deleted, if a request expected another number or named another list.
 	Deletable *int `json:"deletable,omitempty"`
+	// Adoptable is how many orphans can be adopted, likewise.
+	Adoptable *int `json:"adoptable,omitempty"`
 	// List is the id of the list of orphans, if a request named another one.
 	List string `json:"list,omitempty"`
 }

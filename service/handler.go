@@ -62,6 +62,7 @@ func verbs() []*verb {
 		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
 		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn},
 		{name: "orphans-delete", access: act, whole: true, do: deleteOrphans, turn: orphansTurn},
+		{name: "orphans-adopt", access: act, whole: true, do: adoptOrphans, turn: adoptTurn},
 		// The last one that the server hears of: who has an answer to it finds all others.
 		{name: "stats", access: read, whole: true, do: stats},
 	}

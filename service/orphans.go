@@ -30,14 +30,16 @@ type OrphansRequest struct {
 type Orphans struct {
 	// AsOf is when that sweep ended; missing if there was none yet.
 	AsOf time.Time `json:"asOf,omitzero"`
-	// List is what "orphans-delete" has to name: it tells what can be deleted as it is now, whatever the request chose.
-	// It is missing if nothing can be.
+	// List is what "orphans-delete" and "orphans-adopt" have to name: it tells what can be deleted or adopted as it is
+	// now, whatever the request chose. It is missing if nothing can be.
 	List string `json:"list,omitempty"`
 	// Count is what "orphans-delete" has to expect: how many of all pages it deletes. Kept is how many it does not.
-	Count   int      `json:"count"`
-	Kept    int      `json:"kept"`
-	Orphans []Orphan `json:"orphans"`
-	Next    string   `json:"next,omitempty"`
+	Count int `json:"count"`
+	Kept  int `json:"kept"`
+	// Adoptable is what "orphans-adopt" has to expect of the same owner and source.
+	Adoptable int      `json:"adoptable"`
+	Orphans   []Orphan `json:"orphans"`
+	Next      string   `json:"next,omitempty"`
 }
 
 // Orphan is one of them.
@@ -55,6 +57,8 @@ type Orphan struct {
 	Why lifecycle.OrphanReason `json:"why"`
 	// Deletable tells whether "orphans-delete" deletes it.
 	Deletable bool `json:"deletable"`
+	// Adoptable tells whether "orphans-adopt" can give it another owner.
+	Adoptable bool `json:"adoptable"`
 }
 
 func listOrphans(_ context.Context, r *request) (any, error) {
@@ -81,6 +85,9 @@ func listOrphans(_ context.Context, r *request) (any, error) {
 		} else {
 			answer.Kept++
 		}
+		if o.Adoptable() {
+			answer.Adoptable++
+		}
 		if answer.Next != "" || o.ID() <= of.After {
 			continue
 		}
@@ -101,7 +108,7 @@ func shownOrphan(o lifecycle.Orphan) Orphan {
 	return Orphan{
 		Source: o.Source, Kind: printable.Text(o.Kind), Object: printable.Text(o.Object),
 		OwnerKind: printable.Text(o.OwnerKind), Owner: printable.Text(o.OwnerKey),
-		Installation: printable.Text(o.Installation), Why: o.Why, Deletable: o.Deletable(),
+		Installation: printable.Text(o.Installation), Why: o.Why, Deletable: o.Deletable(), Adoptable: o.Adoptable(),
 	}
 }
 
@@ -128,7 +135,7 @@ type OrphansDeleted struct {
 	// Owner and Source. If there are any, ask again, with Left as Expect.
 	Deleted int `json:"deleted"`
 	Left    int `json:"left"`
-	// List is the List of "orphans" now: what to name in the next request. It is missing if nothing can be deleted.
+	// List is the List of "orphans" now: what to name in the next request. It is missing if that has none.
 	List string `json:"list,omitempty"`
 }
 
@@ -146,11 +153,13 @@ func (r *request) orphansToDelete() (of OrphansDeleteRequest, err error) {
 	return of, nil
 }
 
-// orphansTurn has those that delete orphans wait for each other, and for nothing else. It is no key, nor that of the
-// brake.
+// theOrphans is the turn of those that delete or adopt orphans: they wait for each other, and for nothing else. It is
+// no key, nor that of the brake.
+const theOrphans = "the orphans"
+
 func orphansTurn(r *request) (string, error) {
 	_, err := r.orphansToDelete()
-	return "the orphans", err
+	return theOrphans, err
 }
 
 func deleteOrphans(ctx context.Context, r *request) (any, error) {

@@ -141,6 +141,7 @@ func TestToDeleteOrphansKeepsNoReleaseWaiting(t *testing.T) {
 		things := map[string]string{}
 		for verb, body := range map[string]string{
 			"orphans-delete": `{"list":"x","expect":1}`, "brake-release": `{"engagement":"x","count":1}`,
+			"orphans-adopt": `{"list":"x","expect":1,"owner":"shop/a","newOwner":"shop/b"}`,
 		} {
 			for _, v := range verbs() {
 				if v.name == verb {
@@ -149,6 +150,9 @@ func TestToDeleteOrphansKeepsNoReleaseWaiting(t *testing.T) {
 					things[verb] = thing
 				}
 			}
+		}
+		if things["orphans-delete"] != things["orphans-adopt"] {
+			t.Errorf("the turns are %q: a delete and an adoption of the same orphans go on side by side", things)
 		}
 		if of := things["orphans-delete"]; of == things["brake-release"] || c.client.CheckKey(of) == nil {
 			t.Errorf("the turns are %q", things)

@@ -164,7 +164,7 @@ func TestAProcessHasOneService(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 			}
-			const whole, withNamespace = 8, 9
+			const whole, withNamespace = 9, 9
 			return of["sites"] == whole+2*withNamespace && of["flat, or so."] == whole+withNamespace
 		})
 

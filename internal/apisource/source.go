@@ -212,6 +212,9 @@ func (s *Source) OwnedLive(context.Context, string) ([]metav1.Object, error) { r
 // Rewrite implements source.Owned: a resource names no kind, so there is nothing to write.
 func (s *Source) Rewrite(context.Context, metav1.Object, func(metav1.Object) error) error { return nil }
 
+// Rewrites implements source.Owned: the API alone says whose a resource is.
+func (s *Source) Rewrites() bool { return false }
+
 // WrittenBy implements source.Owned: a resource does not tell.
 func (s *Source) WrittenBy(metav1.Object, string) bool { return false }
 

@@ -121,6 +121,15 @@ func (g *Guard) Gone(ctx context.Context, key string) (entity.Presence, error) {
 	return found, err
 }
 
+// There asks the leader whether a document is there.
+func (g *Guard) There(ctx context.Context, key string) (bool, error) {
+	found, err := g.ask(ctx, key, "there")
+	return found.Exists, err
+}
+
+// Leads is nil while the term of ctx leads.
+func (g *Guard) Leads(ctx context.Context) error { return g.config.Leads(ctx) }
+
 func (g *Guard) ask(ctx context.Context, key, whether string) (entity.Presence, error) {
 	found, err := g.config.Primaries.Confirm(ctx, key)
 	if err != nil {

@@ -32,6 +32,9 @@ func Ends(err error) bool {
 	return ends
 }
 
+// End is an error that [Ends] a round.
+func End(err error) error { return &endError{err} }
+
 // endError is why nothing more of a round goes.
 type endError struct{ err error }
 
@@ -65,7 +68,7 @@ func (r *Round) Delete(ctx context.Context, s Source, obj metav1.Object) error {
 // ErrDocumentReturned or ErrAnotherRevision if the primary is not what it was.
 func (r *Round) Still(ctx context.Context) error {
 	if err := r.still(ctx); err != nil {
-		return &endError{err}
+		return End(err)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
 		watches: map[target]*Watch{}, missing: map[string]*missing{}, changed: make(chan struct{}),
 	}
 	b.listen(nc)
-	b.note(nc, nc.LastError()) // the requests before may have been denied their answers
+	b.note(nc, nc.LastError(), false) // the requests before may have been denied their answers
 	return b
 }
 
@@ -113,10 +113,11 @@ func (b *book) listen(nc *nats.Conn) {
 	}
 	ours := func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if weak.Make(nc) == b.of { // else a connection that was made with the options of this one
-			if b.isExpected(err) {
+			expected := b.isExpected(err)
+			b.note(nc, err, expected)
+			if expected {
 				return
 			}
-			b.note(nc, err)
 		}
 		if before != nil {
 			before(nc, sub, err)
@@ -126,15 +127,17 @@ func (b *book) listen(nc *nats.Conn) {
 	nc.SetErrorHandler(ours)
 }
 
-// note tells the watches of what the server denied.
-func (b *book) note(nc *nats.Conn, err error) {
+// note tells the watches of what the server denied. An expected denial is no missing right.
+func (b *book) note(nc *nats.Conn, err error, expected bool) {
 	denied, ok := parse(err)
 	if !ok {
 		return
 	}
 	b.mu.Lock()
 	b.hear(err)
-	b.noteMissing(denied)
+	if !expected {
+		b.noteMissing(denied)
+	}
 	if denied == b.replies {
 		b.deafSince = nc.Stats().Reconnects + 1
 	}

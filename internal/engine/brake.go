@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -63,7 +64,7 @@ func (e *Engine) brakeChanged(ctx context.Context, state brake.State, message st
 		eventType, reason = EventWarning, "BrakeEngaged"
 		e.stats.BrakeEngaged.Add(1)
 	} else {
-		e.sweeper.SweepAfterRelease() // what it held back of the last sweep is looked at again
+		e.sweeper.SweepLater() // what it held back of the last sweep is looked at again
 	}
 	if f := e.opts.OnBrake; f != nil {
 		e.callback(ctx, "WithOnBrake", func() { f(state) })
@@ -76,18 +77,27 @@ func (e *Engine) RequestRelease(ctx context.Context, r record.Release) error {
 	return record.JSON[record.Release](e.reserved, record.KeyRelease).Store(ctx, r)
 }
 
-// onProblem tells the event recorder, and the user's callback, of what does not work; nil if there is neither.
-func (e *Engine) onProblem() (tell func(ctx context.Context, name string, err error)) {
+// newBoard makes the board. It tells the event recorder, and the user's callback, of what does not work.
+func (e *Engine) newBoard() *health.Board {
+	var tell func(ctx context.Context, name string, err error)
 	if f := e.opts.OnSourceError; f != nil {
 		tell = func(ctx context.Context, name string, err error) {
 			e.callback(ctx, "WithOnSourceError", func() { f(name, err) })
 		}
 	}
 	if e.recorder == nil {
-		return tell
+		return health.New(tell)
 	}
 	sources := func() source.Group { return e.sources }
-	return (&outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}).Before(tell)
+	outages := &outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}
+	board := health.New(outages.Before(tell))
+	board.OnLeave(func(ctx context.Context, name string) {
+		outages.Left(name)
+		if tell != nil {
+			tell(ctx, name, nil)
+		}
+	})
+	return board
 }
 
 // Brake is the brake; nil without teardown.

@@ -139,11 +139,11 @@ func New[T entity.IEntity](
 	}
 	e.prune()
 	e.sweeper = &sweeper{
-		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), Released: make(chan struct{}, 1),
+		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), Later: make(chan struct{}, 1),
 		Orders: make(chan func(context.Context)),
 		DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
-		Before: e.renameFormer, Records: e.records, Brake: e.brake, Teardown: e.teardown,
+		Before: e.renameFormer, Streams: e.ownedStreams, Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}
 	if opts.Attach != nil {
 		opts.Attach(e)
@@ -158,7 +158,7 @@ func New[T entity.IEntity](
 
 // reportOver makes the board, for what is behind the connection of js, which may be nil.
 func (e *Engine) reportOver(js jetstream.JetStream) {
-	e.health = health.New(e.onProblem())
+	e.health = e.newBoard()
 	if js != nil && js.Conn() != nil {
 		e.health.Over(js.Conn(), e.isOver(js.Conn()))
 	}

@@ -6,10 +6,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // elect calls lead whenever this replica holds the lease, until ctx ends. lead returns when its context has ended and
@@ -29,14 +32,9 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Name:     e.statusBucket + "/" + record.KeyLease,
 		Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), nuid.Next()),
 		Timing:   lease.Timing(e.opts.Lease),
-		Existed: func() bool { // only a replica that led writes anchors, and it never deletes the lease
-			for range (brake.RecordAnchors{Records: e.records}).All() {
-				return true
-			}
-			return false
-		},
-		Removed: e.leaseRemoved,
-		Holder:  func(identity string) { e.leadership.holder.Store(&identity) },
+		Existed:  e.leaseExisted,
+		Removed:  e.leaseRemoved,
+		Holder:   func(identity string) { e.leadership.holder.Store(&identity) },
 	}
 	lead = e.tellTerms(ctx, cfg.Identity, lead)
 	if err := lease.WhileElected(ctx, lease.Candidate{
@@ -45,7 +43,7 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 			applying.Report = e.reportLease(ctx)
 			return lease.Run(ctx, applying, lead)
 		},
-		Health: e.health.Set, Holder: cfg.Holder,
+		Health: e.health.Show, Holder: cfg.Holder,
 	}); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
@@ -63,18 +61,81 @@ func (e *Engine) reportLease(applying context.Context) func(context.Context, err
 	}
 }
 
+// leaseExisted reports whether a replica may work that held a lease of which nothing is left. Only one that led writes
+// anchors and the id with which it led, and it never deletes the lease. Without them the stream may have been
+// made anew a moment ago: one that is older than the lease lasts has no such replica, for it would have renewed its
+// lease there.
+func (e *Engine) leaseExisted(ctx context.Context) bool {
+	for range (brake.RecordAnchors{Records: e.records}).All() {
+		return true
+	}
+	if _, _, err := e.records.GetReserved(ctx, record.KeyLedWith); !apierrors.IsNotFound(err) {
+		return true // it is there, or that is not known
+	}
+	records, err := e.records.StreamState(ctx)
+	if err != nil {
+		return true // it is not known
+	}
+	if records.Age >= e.opts.Lease.Duration {
+		return false
+	}
+	documents, err := e.primary.StreamState(ctx)
+	switch {
+	case err != nil:
+		return true
+	case documents.Age < e.opts.Lease.Duration:
+		return false // both are new: a first start
+	}
+	// Each replica that works has a consumer of the documents, and one that is cut off had it until a moment ago.
+	return documents.Consumers > 1 || documents.Lingers < e.opts.Lease.Duration
+}
+
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes over its
 // claim. That holder wrote to the same stream, before this replica wrote the lease at revision acquired.
 func (e *Engine) awaitRecords(ctx context.Context, acquired uint64) error {
-	informer := e.records.Informer()
-	changes := informer.Status().StreamChanges
-	for informer.Status().StreamChanges == changes && informer.Cursor() < acquired {
-		slice, cancel := context.WithTimeout(ctx, time.Second)
-		err := informer.WaitCursor(slice, acquired)
-		cancel()
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	if err := awaitShown(ctx, e.records.Informer(), e.records.StreamState, acquired); err != nil {
+		return err
 	}
 	return e.claim.BeginTerm(ctx, e.seen, e.primary.StreamID)
 }
+
+// recordsCache is what awaitShown needs of natsinformer.Informer.
+type recordsCache interface {
+	Cursor() uint64
+	WaitCursor(ctx context.Context, sequence uint64) error
+	Status() natsinformer.Status
+}
+
+// awaitShown waits until a cache shows the stream that it is of, up to the revision acquired, or the stream that came
+// after that one. The cache may show an older stream still, whose revisions say nothing. A stream that was put back
+// from a backup may have the time of creation of the one before: the cursor of that one lies beyond its end.
+func awaitShown(
+	ctx context.Context, informer recordsCache, state func(context.Context) (entity.StreamState, error),
+	acquired uint64,
+) error {
+	var first time.Time // the stream that had the lease
+	for ctx.Err() == nil {
+		cursor := informer.Cursor() // before the stream's end is asked for, which never lies before it in one stream
+		stream, err := state(ctx)
+		status := informer.Status()
+		if first.IsZero() {
+			first = stream.Created
+		}
+		shown := err == nil && status.StreamCreated.Equal(stream.Created) && !status.Relisting &&
+			cursor <= stream.LastSeq // else also where the leader is behind, for a moment
+		if shown && (informer.Cursor() >= acquired || !stream.Created.Equal(first)) {
+			return nil
+		}
+		slice, cancel := context.WithTimeout(ctx, recordsLook)
+		if shown {
+			_ = informer.WaitCursor(slice, acquired) // the next look tells
+		} else {
+			<-slice.Done()
+		}
+		cancel()
+	}
+	return context.Cause(ctx)
+}
+
+// recordsLook is the pause between two looks at whether the cache of records shows the stream that has the lease.
+const recordsLook = 250 * time.Millisecond

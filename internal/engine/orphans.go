@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
 )
 
-// ErrNotBegun is the error of DeleteOrphans that has done nothing: no term leads here, or a sweep takes its time.
+// ErrNotBegun is the error of DeleteOrphans and AdoptOrphans that have done nothing: no term leads here, or a sweep
+// takes its time.
 var ErrNotBegun = errors.New("no term leads here, or a sweep goes on: nothing was done")
 
 // Orphans are those of lifecycle.Teardown, on the replica that leads; none without teardown.
@@ -33,6 +35,29 @@ func (e *Engine) DeleteOrphans(
 	}
 	if done.Deleted > 0 && (done.Left == 0 || err != nil) { // else it is asked for more of the same list
 		e.sweeper.SweepSoon() // what Stats counts is gone
+	}
+	return done, err
+}
+
+// AdoptOrphans has lifecycle.Teardown give them to their new owner, as DeleteOrphans has them deleted. The new owner is
+// reconciled if a write was begun, whatever predicates say, and a sweep looks soon at what became of them.
+func (e *Engine) AdoptOrphans(
+	ctx context.Context, order lifecycle.AdoptOrder,
+) (done lifecycle.OrphansAdopted, err error) {
+	if e.teardown == nil {
+		return done, ErrNotBegun
+	}
+	if waited := e.sweeper.Order(ctx, func(ctx context.Context) {
+		done, err = e.teardown.AdoptOrphans(ctx, order)
+	}); waited != nil {
+		return done, errors.Join(ErrNotBegun, waited)
+	}
+	if done.Adopted+done.Unanswered > 0 {
+		e.Enqueue(order.To, operation.Manual)
+	}
+	more := done.Left > 0 && err == nil && done.Unanswered == 0 // it is asked for more of the same list
+	if done.Tried > 0 && !more {
+		e.sweeper.SweepSoon() // what Stats counts has an owner, or is not what it was
 	}
 	return done, err
 }

@@ -118,6 +118,15 @@ func (o *outages) Changed(name string, err error) {
 	}
 }
 
+// Left takes what a term has left, which another replica reports from now on: no event says that it works again.
+func (o *outages) Left(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if thing := o.byName[name]; thing != nil {
+		thing.away, thing.told = nil, false
+	}
+}
+
 // tellAway tells that something is away, now or, if it is away still, when the pause is over.
 func (o *outages) tellAway(name, reason string, thing *outage) {
 	if thing.away == nil || thing.told {

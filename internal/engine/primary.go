@@ -26,6 +26,7 @@ type primary interface {
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	Stream() source.Stream
 	StreamID() string
+	StreamState(ctx context.Context) (entity.StreamState, error)
 	JetStream() jetstream.JetStream
 	Aged(key string) (marker uint64)
 	Await(ctx context.Context, sequence uint64) error
@@ -39,6 +40,7 @@ type records interface {
 	lifecycle.Records
 	lifecycle.TeardownRecords
 	explain.Records
+	StreamState(ctx context.Context) (entity.StreamState, error)
 	LastDocumentLacks(*entity.Record) string
 	// BelongTo says whose the records are, Controller who said so last.
 	BelongTo(controller string)

@@ -166,7 +166,7 @@ func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
 	// but not if its term is over and another replica finished what it began.
 	if !o.Leads() || !o.Queue.Running(key) {
-		o.Keys.Amend(key, func(s *keytable.State) { s.Deleted, s.DeletedAnchor, s.Owed = nil, nil, false })
+		o.Keys.ForgetTeardown(key)
 	}
 }
 

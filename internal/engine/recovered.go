@@ -35,3 +35,18 @@ func (e *Engine) recovered(s source.Source) {
 		}
 	}
 }
+
+// ownedStreams counts how often the streams of the sources were replaced by others, but for those of the primaries,
+// which the brake sees to.
+func (e *Engine) ownedStreams() (n uint64) {
+	all := map[string]source.Stats{}
+	for _, s := range e.sources[1:] {
+		if cached, inNATS := s.(source.Cached); inNATS {
+			cached.Stats(all)
+		}
+	}
+	for _, one := range all {
+		n += one.StreamChanges
+	}
+	return n
+}

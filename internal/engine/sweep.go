@@ -24,7 +24,7 @@ type sweepPrimaries interface {
 type sweeper struct {
 	Interval  time.Duration                                 // 0: one sweep, and no resync
 	Soon      chan struct{}                                 // with room for one; see SweepSoon
-	Released  chan struct{}                                 // the same; see SweepAfterRelease
+	Later     chan struct{}                                 // the same; see SweepLater
 	Orders    chan func(ctx context.Context)                // without room; see Order
 	DryRun    bool                                          // only reports
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
@@ -33,11 +33,15 @@ type sweeper struct {
 	Counts    *Counts
 
 	Before   func(context.Context) // is called before each sweep
+	Streams  func() uint64         // counts how often the stream of what is owned was replaced
 	Records  brake.Records         // nil without teardown, as are the next
 	Brake    *brake.Brake
 	Teardown *lifecycle.Teardown
 
 	owedBefore map[string]struct{} // see remindOwed
+	reminded   time.Time           // when it was called last
+	streams    uint64              // Streams before the last sweep
+	more       bool                // the next sweep is for owners alone that the last did not ask about
 }
 
 // Resync enqueues every primary once in each interval, spread over it.
@@ -54,18 +58,25 @@ func (s *sweeper) Resync(ctx context.Context) {
 // Collect runs the sweep, or what the Kumori API has instead, now, at the end of each interval, and when SweepSoon was
 // called.
 func (s *sweeper) Collect(ctx context.Context) {
+	s.more = false
+	if s.Teardown != nil {
+		s.Teardown.BeginSweeps()
+	}
 	for ctx.Err() == nil {
+		s.streams = s.Streams()
 		s.collectGarbage(ctx)
 		s.await(ctx)
 	}
 }
 
-// releasePause is how long after a release of the brake the next sweep comes. What was released is to be gone from the
-// caches by then: a sweep that finds it again would engage the brake again.
-const releasePause = 10 * time.Second
+// sweepPause is how long after a release of the brake the next sweep comes. What was released is to be gone from the
+// caches by then: a sweep that finds it again would engage the brake again. So long the leader rests, too, where there
+// are more owners to ask it about than one sweep may.
+const sweepPause = 10 * time.Second
 
-// await returns at the end of the interval, a while after the brake was released, or when SweepSoon was called.
-// Meanwhile it does what is ordered.
+// await returns at the end of the interval, a while after the last sweep if there is more to ask the leader about, a
+// while after SweepLater was called, when SweepSoon was called, or when the stream of what is owned was replaced: a
+// backup may have brought back what was torn down. Meanwhile it does what is ordered.
 func (s *sweeper) await(ctx context.Context) {
 	var end <-chan time.Time
 	if s.Interval > 0 {
@@ -73,17 +84,26 @@ func (s *sweeper) await(ctx context.Context) {
 		defer timer.Stop()
 		end = timer.C
 	}
+	if s.more {
+		end = time.After(sweepPause)
+	}
+	replaced := time.NewTicker(sweepPause)
+	defer replaced.Stop()
 	for {
 		select {
-		case <-s.Released:
-			timer := time.NewTimer(releasePause)
-			defer timer.Stop()
-			end = timer.C
+		case <-replaced.C:
+			if s.Interval > 0 && s.Streams() != s.streams {
+				s.more = false
+				return
+			}
+		case <-s.Later:
+			s.more, end = false, time.After(sweepPause)
 		case order := <-s.Orders:
 			order(ctx)
 		case <-end:
 			return
 		case <-s.Soon:
+			s.more = false
 			return
 		case <-ctx.Done():
 			return
@@ -108,8 +128,8 @@ func (s *sweeper) Order(ctx context.Context, do func(ctx context.Context)) error
 	}
 }
 
-// SweepAfterRelease makes a sweep due after releasePause, and none before that.
-func (s *sweeper) SweepAfterRelease() { notifyOf(s.Released) }
+// SweepLater makes a sweep due after sweepPause, and none before that, unless SweepSoon is called.
+func (s *sweeper) SweepLater() { notifyOf(s.Later) }
 
 // SweepSoon makes a sweep due before the interval ends.
 func (s *sweeper) SweepSoon() { notifyOf(s.Soon) }
@@ -123,7 +143,10 @@ func notifyOf(of chan struct{}) {
 }
 
 func (s *sweeper) collectGarbage(ctx context.Context) {
-	s.remindOwed()
+	if !s.more || s.Interval > 0 && time.Since(s.reminded) >= s.Interval {
+		s.remindOwed()
+	}
+	s.more = false
 	if s.Garbage == nil {
 		s.sweep(ctx)
 		return
@@ -136,14 +159,24 @@ func (s *sweeper) collectGarbage(ctx context.Context) {
 }
 
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
-// record did not decode for a while. What the brake holds waits for its release.
+// record did not decode for a while. What the brake holds waits for its release. And it enqueues the keys that have a
+// record without an anchor, and no document: nothing is owed, and no event tells of one whose document was deleted
+// while no replica ran. The worker asks the leader, and removes the record, unless the brake is engaged.
 func (s *sweeper) remindOwed() {
+	s.reminded = time.Now()
 	if s.Records == nil {
 		return
 	}
-	owed := map[string]struct{}{}
+	owed, pause := map[string]struct{}{}, time.Duration(0)
+	if s.owedBefore == nil {
+		pause = sweepPause // by then the brake knows whether many have vanished
+	}
 	for key, held := range s.Records.All() {
-		if !record.IsAnchor(held) || s.Primaries.Exists(key) || s.Brake.Holds(key) {
+		if s.Primaries.Exists(key) || s.Brake.Holds(key) {
+			continue
+		}
+		if !record.IsAnchor(held) {
+			s.Queue.AddAfter(key, operation.Of(operation.Resync), queue.Background, pause, queue.RetryDelay)
 			continue
 		}
 		owed[key] = struct{}{}
@@ -186,6 +219,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 			"dryRun", s.DryRun)
 	}
 	s.Counts.Ownerless.Store(&ownerless)
+	s.more = ownerless.Unasked > 0 && (s.Interval == 0 || s.Interval > sweepPause)
 	if s.DryRun {
 		found = nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/klog/v2"
 )
 
@@ -25,7 +26,10 @@ const (
 // which is Run's context, has ended no new reconcile starts.
 func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.Term) {
 	logger := klog.FromContext(life)
-	termCtx, cancel := context.WithCancelCause(klog.NewContext(life, logger))
+	reports := e.health.NewTerm()
+	defer reports.End(life)
+	ctx = reports.Of(ctx)
+	termCtx, cancel := context.WithCancelCause(reports.Of(klog.NewContext(life, logger)))
 	defer cancel(nil)
 	if e.brake != nil {
 		e.leadership.wait(false)
@@ -65,21 +69,33 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	<-ctx.Done()
 	e.leadership.leads.Store(false)
 	cancel(cmp.Or(context.Cause(life), ErrLeaseLost)) // ctx may end before termCtx notices that life has ended
+	reports.End(life)
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		err := e.queue.WaitIdle(context.Background())
-		if err == nil && life.Err() == nil && e.brake != nil && !won.Over() { // else the next holder may have kept more
-			e.brake.KeepProgress(life)
-		}
-		e.APIs.EndTerm()
-		if e.teardown != nil {
-			e.teardown.ForgetDeleted()
-		}
+		e.endTerm(life, won)
 		loops.Wait()
+		e.stats.Ownerless.Store(nil)
 	}()
 	e.awaitReturn(life, election, returned)
+}
+
+// endTerm waits for what workers do, and forgets what is for the next leader to find out.
+func (e *Engine) endTerm(life context.Context, won *lease.Term) {
+	err := e.queue.WaitIdle(context.Background())
+	if err == nil && life.Err() == nil && e.brake != nil && !won.Over() { // else the next holder may have kept more
+		e.brake.KeepProgress(life)
+	}
+	e.APIs.EndTerm()
+	for _, s := range e.sources {
+		if called, ok := s.(source.Called); ok {
+			e.health.Leave(life, callsOf(s), called.Calls)
+		}
+	}
+	if e.teardown != nil {
+		e.teardown.ForgetDeleted()
+	}
 }
 
 // takeUp prepares a term with records. The error says that the lease was lost meanwhile.

@@ -39,6 +39,7 @@ func (x *Explainer) Explain(key string) Explanation {
 	if e.Deleting = f.owed(); e.Deleting && x.Teardown != nil {
 		e.StillThere, e.StillThereAll = x.Teardown.StillThere(key, mostNamed)
 	}
+	e.recordAlone = f.view.Presence == source.Absent && f.record != nil && !e.Deleting
 	e.HoldsPrune = f.holdsPrune
 	if warned := f.view.Warned; warned != nil {
 		e.DocumentWarnings = printable.Message(warned.Message)

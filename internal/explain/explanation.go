@@ -101,7 +101,8 @@ type Explanation struct {
 	ReconciledAt       time.Time     `json:"reconciledAt,omitzero"`        // else when the condition last changed
 	Took               time.Duration `json:"took,omitempty"`               // nanoseconds; of keys reconciled lately
 
-	meant string // of a key that the bucket cannot have: the one that it can have
+	meant       string // of a key that the bucket cannot have: the one that it can have
+	recordAlone bool   // there is a record, and neither a document nor a teardown that is owed
 }
 
 // MissingNews is a source whose news does not come, or not to the keys that it concerns.

@@ -101,6 +101,9 @@ func (x *Explainer) lookOnce(key string) facts {
 	}
 	f.record, _ = x.Records.Cached(key)
 	f.unreadable = x.Records.Unreadable(key)
+	if !f.lead.Leads && !f.queue.Running { // what the brake holds is of an earlier term, too
+		return f
+	}
 	f.holdsPrune = x.Brake.HoldsPrune(key)
 	if f.view.Presence == source.Absent {
 		f.held = x.Brake.Holds(key) || !record.IsAnchor(f.record) && x.Brake.HoldsOrphans(key)

@@ -26,8 +26,9 @@ type Index struct {
 	behind    Set        // the record does not say that the document as it is was reconciled
 	malformed names
 
-	snapshots [originsCount]snapshot
-	visited   atomic.Int64 // how many keys were copied or looked at, for tests
+	lists    keptBy[choice, *list]
+	rankings keptBy[choice, *ranking]
+	visited  atomic.Int64 // how many keys were copied or looked at, for tests
 }
 
 // traits are what the sets of an Index say of one key.
@@ -108,12 +109,6 @@ func (n *names) put(called, key string, known bool) {
 	case n.keys[called] == key:
 		delete(n.keys, called)
 	}
-}
-
-func (n *names) any() bool {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return len(n.keys) > 0
 }
 
 func (n *names) get(called string) (key string, ok bool) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/printable"
 )
@@ -29,43 +30,86 @@ type Filter struct {
 }
 
 // Listed is Within for the keys that a filter chooses. What it costs is what it shows: it goes through sorted lists
-// from behind the last page on, of no more than what may be chosen.
+// from behind the last page on, of no more than what may be chosen. After fewKeys that were not chosen it goes on in
+// complete lists, which are kept: keys that came since these were made are missing.
 func (x *Explainer) Listed(ctx context.Context, prefix, after string, of Filter) iter.Seq[Explanation] {
 	return func(yield func(Explanation) bool) {
-		l := x.lists(of)
-		stream := x.Primary.StreamID()
-		for key := range l.from(prefix, after) {
-			if ctx.Err() != nil {
-				return
-			}
-			if malformed, ok := l.meant(key); ok {
-				key = malformed
-			}
-			if !x.mayBe(of, key, stream) {
-				continue
-			}
-			e := x.Explain(key)
-			if e.State != Unknown && of.chooses(&e) || slices.Contains(of.States, e.State) && !of.NotOK {
-				if !yield(e) {
-					return
-				}
-			}
+		p := &listing{
+			x: x, index: x.index(), of: of, choices: of.choices(), after: after, stream: x.Primary.StreamID(),
+		}
+		if !p.through(ctx, prefix, p.lists(false), yield) {
+			p.through(ctx, prefix, p.lists(true), yield)
 		}
 	}
 }
 
-func (f Filter) chooses(e *Explanation) bool {
-	return (len(f.States) == 0 || slices.Contains(f.States, e.State)) && (!f.NotOK || e.NotOK())
+// listing is one under way.
+type listing struct {
+	x             *Explainer
+	index         *Index
+	of            Filter
+	choices       []choice
+	after, stream string
+	listed        []*list // the lists that it goes through, of any order
+	inVain        int     // how many keys were looked at that are not chosen
 }
 
-// mayBe looks at a key once, and reports whether it may be chosen. That is cheaper than to explain it.
-func (x *Explainer) mayBe(of Filter, key, stream string) bool {
-	if len(of.States) == 0 || !x.WellFormed(key) {
-		return true
+// lists are the sorted keys to go through. Complete ones have what is chosen, and little else; others have besides what
+// may be chosen, and what came a moment ago.
+func (p *listing) lists(complete bool) (runs []run) {
+	p.listed = nil
+	for _, c := range p.choices {
+		l := p.index.list(p.x, c, complete)
+		p.listed = append(p.listed, l)
+		if runs = append(runs, l.run()); !l.complete || c == (choice{}) && !complete {
+			runs = append(runs, p.index.sets(c)...)
+		}
 	}
-	f := x.lookOnce(key)
-	state, _ := f.stateOf(stream)
-	return slices.Contains(of.States, state)
+	return runs
+}
+
+// through yields what is chosen of lists. It is not over if it has looked at too many keys in vain, once.
+func (p *listing) through(ctx context.Context, prefix string, runs []run, yield func(Explanation) bool) (over bool) {
+	for i := range runs {
+		runs[i] = runs[i].between(prefix, p.after)
+	}
+	for called, drop := range merged(runs) {
+		if ctx.Err() != nil {
+			return true
+		}
+		p.index.visited.Add(1)
+		p.after = called
+		if e, chosen := p.chosen(p.index.meant(called, p.listed...)); chosen {
+			if !yield(e) {
+				return true
+			}
+			continue
+		}
+		drop()
+		if p.inVain++; p.inVain == fewKeys {
+			return false
+		}
+	}
+	return true
+}
+
+// chosen explains a key if it is chosen. One look, which is cheaper, tells of most that are not.
+func (p *listing) chosen(key string) (e Explanation, is bool) {
+	if len(p.of.States) > 0 || p.of.NotOK {
+		g := p.x.glance(key, p.stream)
+		if !slices.ContainsFunc(p.choices, func(c choice) bool { return c.has(&g) }) {
+			return e, false
+		}
+	}
+	e = p.x.Explain(key)
+	return e, p.of.chooses(&e)
+}
+
+func (f Filter) chooses(e *Explanation) bool {
+	if len(f.States) == 0 && e.State == Unknown || f.NotOK && !e.NotOK() {
+		return false
+	}
+	return len(f.States) == 0 || slices.Contains(f.States, e.State)
 }
 
 // shown replaces malformed keys by what answers call them, which is where a page goes on, and tells which they are.
@@ -84,11 +128,13 @@ func (x *Explainer) shown(keys []string) (shown []string, malformed map[string]s
 }
 
 // OldestFirst orders by Since; zero comes last.
-func OldestFirst(a, b Explanation) int {
+func OldestFirst(a, b Explanation) int { return oldestFirst(a.Since, b.Since) }
+
+func oldestFirst(a, b time.Time) int {
 	switch {
-	case a.Since.IsZero() == b.Since.IsZero():
-		return a.Since.Compare(b.Since)
-	case a.Since.IsZero():
+	case a.IsZero() == b.IsZero():
+		return a.Compare(b)
+	case a.IsZero():
 		return 1
 	}
 	return -1

@@ -21,11 +21,15 @@ import (
 type documents struct {
 	keys      []string
 	meanwhile func()
+	looked    func(key string)
 	copied    int // how many keys were copied
 	gone      map[string]bool
 }
 
 func (d *documents) View(key string) source.View {
+	if d.looked != nil {
+		d.looked(key)
+	}
 	if d.meanwhile != nil {
 		d.meanwhile()
 	}

@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
@@ -13,11 +11,12 @@ import (
 // origin is a list of keys that some states may be about.
 type origin uint8
 
-// The first ones are in no order, and snapshots put them in one; the last are sets of the Index.
+// The first ones have no order, and lists are made of them; the last are sets of the Index.
 const (
 	inHand origin = iota
-	due
-	waiting
+	ready
+	quiet
+	requeued
 	byUser
 	queued
 	failing
@@ -45,7 +44,7 @@ var everything = []origin{known, queued, unusual, held, invalid, unreadable}
 
 // originsOf are the lists that have all keys of a state, and few others. A state that is not here may be anywhere.
 var originsOf = map[State][]origin{
-	Running: {inHand}, Handling: {inHand}, Ready: {due}, Debounced: {waiting}, Requeue: {waiting}, Delayed: {byUser},
+	Running: {inHand}, Handling: {inHand}, Ready: {ready}, Debounced: {quiet}, Requeue: {requeued}, Delayed: {byUser},
 	Turn: {awaiting}, API: {awaiting}, OwnWrites: {writing}, Name: {failing}, Retry: {failing}, Looping: {looping},
 	Parked: {parked}, Held: {held}, Deleting: {deleting, lost}, Suspended: {asleep}, Unreconciled: {behind},
 	Invalid: {invalid, refused}, Malformed: {invalid}, Unreadable: {unreadable},
@@ -56,14 +55,6 @@ var troubled = []origin{
 	failing, parked, awaiting, looping, deleting, lost, held, pruning, invalid, refused, unreadable, asleep,
 }
 
-// lists are the sorted lists of a listing.
-type lists struct {
-	index     *Index
-	runs      []run
-	malformed map[string]string // of snapshots, by what answers call them
-	names     bool              // the index has malformed keys, too
-}
-
 // index is that of the controller, or one for now.
 func (x *Explainer) index() *Index {
 	index := x.Index
@@ -72,74 +63,6 @@ func (x *Explainer) index() *Index {
 	}
 	index.begin(x)
 	return index
-}
-
-// lists are those that a filter needs.
-func (x *Explainer) lists(of Filter) *lists {
-	need := everything
-	if of.NotOK {
-		need = troubled
-	}
-	if len(of.States) > 0 {
-		var some []origin
-		for _, state := range of.States {
-			origins, ok := originsOf[state]
-			if !ok {
-				some = nil
-				break
-			}
-			some = append(some, origins...)
-		}
-		if some != nil {
-			need = some
-		}
-	}
-	need = slices.Compact(slices.Sorted(slices.Values(need)))
-	index := x.index()
-	l := &lists{index: index}
-	for _, o := range need {
-		if o > originsCount {
-			l.runs = append(l.runs, index.set(o).runs()...)
-			continue
-		}
-		sorted, malformed := index.snapshot(x, o)
-		l.runs = append(l.runs, run{keys: sorted})
-		l.name(malformed)
-	}
-	l.names = index.malformed.any()
-	return l
-}
-
-// name notes what malformed keys are called.
-func (l *lists) name(malformed map[string]string) {
-	if len(malformed) > 0 && l.malformed == nil {
-		l.malformed = map[string]string{}
-	}
-	maps.Copy(l.malformed, malformed)
-}
-
-// meant is the malformed key that answers call so; it is not ok if none is.
-func (l *lists) meant(called string) (key string, ok bool) {
-	if key, ok = l.malformed[called]; !ok && l.names {
-		key, ok = l.index.malformed.get(called)
-	}
-	return key, ok
-}
-
-// from iterates over the keys that begin with a prefix and come after a key.
-func (l *lists) from(prefix, after string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		runs := slices.Clone(l.runs)
-		for i := range runs {
-			runs[i].keys = between(runs[i].keys, prefix, after)
-		}
-		for key := range merged(runs) {
-			l.index.visited.Add(1)
-			if !yield(key) {
-				return
-			}
-		}
-	}
 }
 
 func (i *Index) set(o origin) *Set {
@@ -156,17 +79,9 @@ func (i *Index) set(o origin) *Set {
 	return &i.known
 }
 
-// snapshot is the list of an origin that has no order.
-func (i *Index) snapshot(x *Explainer, o origin) (sorted []string, malformed map[string]string) {
-	sorted, malformed, copied := i.snapshots[o].list(func() ([]string, map[string]string) {
-		return x.shown(x.keysOf(o))
-	})
-	i.visited.Add(int64(copied))
-	return sorted, malformed
-}
-
 var classes = map[origin]queue.Class{
-	inHand: queue.InHand, due: queue.Due, waiting: queue.Waiting, byUser: queue.ByUser, queued: queue.AnyClass,
+	inHand: queue.InHand, ready: queue.Ready, quiet: queue.Quiet, requeued: queue.Requeued, byUser: queue.ByUser,
+	queued: queue.AnyClass,
 }
 
 var unusualIn = map[origin]func(*keytable.State) bool{
@@ -179,13 +94,30 @@ var unusualIn = map[origin]func(*keytable.State) bool{
 	unusual:  func(*keytable.State) bool { return true },
 }
 
-// keysOf copies the keys of an origin that has no order.
-func (x *Explainer) keysOf(o origin) []string {
+// keysOf copies the keys of those origins that have no order, and tells how many it looked at for that.
+func (x *Explainer) keysOf(origins []origin) (keys []string, looked int) {
+	var are []func(*keytable.State) bool
+	for _, o := range origins {
+		if is := unusualIn[o]; is != nil {
+			are = append(are, is)
+		} else if o < originsCount {
+			keys = append(keys, x.elsewhere(o)...)
+		}
+	}
+	looked = len(keys)
+	if len(are) > 0 {
+		looked += x.Keys.Len()
+		keys = append(keys, x.Keys.KeysWhere(func(s *keytable.State) bool {
+			return slices.ContainsFunc(are, func(is func(*keytable.State) bool) bool { return is(s) })
+		})...)
+	}
+	return keys, looked
+}
+
+// elsewhere copies the keys of an origin that has no order and is not in the table.
+func (x *Explainer) elsewhere(o origin) []string {
 	if class, ok := classes[o]; ok {
 		return x.Queue.KeysIn(class)
-	}
-	if is := unusualIn[o]; is != nil {
-		return x.Keys.KeysWhere(is)
 	}
 	switch {
 	case o == invalid:

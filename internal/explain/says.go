@@ -34,6 +34,10 @@ func (e *Explanation) sentence() string {
 	return e.first() + e.beside()
 }
 
+// recordAlone is for a key that has a record, and neither a document nor a teardown that is owed.
+const recordAlone = "It has no document, and a record of one that was never reconciled: nothing is owed. The next " +
+	"sweep removes the record, unless the brake is engaged."
+
 func (e *Explanation) first() string {
 	switch e.State {
 	case Malformed:
@@ -43,13 +47,20 @@ func (e *Explanation) first() string {
 		}
 		return "No document of this bucket can have such a key; nothing is done about it."
 	case Unknown:
+		if e.recordAlone {
+			return recordAlone
+		}
 		return "There is neither a document nor a record of this key, and nothing is due."
 	case Stopped:
 		return "The controller does not run here; nothing is done about any key."
 	case Starting:
 		return "The controller starts: its caches are not complete yet, or its term has not begun."
 	case Standby:
-		return "This replica waits for the lease" + e.leader() + ". Ask the replica that leads."
+		if e.Leader == "" {
+			return "This replica waits for the lease, and knows of no replica that holds it now. If another leads, " +
+				"ask that one."
+		}
+		return "This replica waits for the lease, which " + e.Leader + " holds. Ask the replica that leads."
 	case Running:
 		return fmt.Sprintf("The reconciler runs since %s, attempt %d.", at(e.RunningSince), e.Attempt)
 	case Handling:
@@ -109,6 +120,9 @@ func (e *Explanation) waits() string {
 	case Delayed:
 		return fmt.Sprintf("Somebody asked for it with EnqueueAfter: it is due at %s.", at(e.UserDueAt))
 	case Arriving:
+		if e.recordAlone {
+			return recordAlone
+		}
 		return "The caches are about to show its document or its record."
 	case Unreconciled:
 		return fmt.Sprintf("%s was not reconciled, and nothing is due: its event is on the way, or a predicate held "+
@@ -171,13 +185,6 @@ func (e *Explanation) invalid() string {
 	}
 	return fmt.Sprintf("%s is invalid: %s%s. It is not reconciled until that is mended.",
 		capital(revision(e.Invalid.Revision)), place, e.Invalid.Reason)
-}
-
-func (e *Explanation) leader() string {
-	if e.Leader == "" {
-		return ""
-	}
-	return ", which " + e.Leader + " holds"
 }
 
 func (e *Explanation) last() string {

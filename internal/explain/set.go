@@ -70,7 +70,7 @@ func runsOf(sorted []string, changes map[string]bool) []run {
 		gone[key] = true
 	}
 	slices.Sort(came)
-	return []run{{sorted, gone}, {came, nil}}
+	return []run{{keys: sorted, gone: gone}, {keys: came}}
 }
 
 // fold makes the next slice.

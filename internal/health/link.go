@@ -154,9 +154,9 @@ func (b *Board) tellLink(ctx context.Context) {
 	changed := b.over.shown != (problem != nil) || closed && !b.over.closed
 	b.over.shown, b.over.closed = problem != nil, closed
 	if changed && problem != nil {
-		b.tell(Connection, problem)
+		b.tell(news{name: Connection, err: problem})
 	} else if changed {
-		b.tell(Connection, nil)
+		b.tell(news{name: Connection})
 	}
 	b.mu.Unlock()
 	if !changed {
@@ -191,12 +191,14 @@ func (b *Board) uncover(ctx context.Context) {
 		e := b.byName[name]
 		e.covered, e.reason = false, reasonOf(e.Err) // the next report of the same is no news
 		e.Err = fmt.Errorf("%s; it failed before with: %w", why, e.Err)
-		told[name] = e.Err
-		b.tell(name, e.Err)
+		if !e.logged {
+			told[name] = e.Err
+		}
+		b.tell(news{name: name, err: e.Err})
 	}
 	b.mu.Unlock()
 	logger := printable.Logger(klog.FromContext(ctx))
-	for _, name := range names {
-		logger.Error(told[name], "Source degraded, the rest goes on", "source", name)
+	for _, name := range slices.Sorted(maps.Keys(told)) {
+		logDegraded(logger, name, told[name])
 	}
 }

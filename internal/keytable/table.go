@@ -249,7 +249,14 @@ func (k *Table) ObserveDelete(key string, deleted ObservedDelete) {
 
 // ForgetDelete forgets the delete of a key that exists again, or was torn down.
 func (k *Table) ForgetDelete(key string) {
-	k.Amend(key, func(s *State) { s.Deleted, s.Owed = nil, false })
+	k.Amend(key, func(s *State) { s.Deleted, s.CleanUp, s.Owed = nil, nil, false })
+}
+
+// ForgetTeardown forgets all that is known of the teardown of a key that another replica has torn down.
+func (k *Table) ForgetTeardown(key string) {
+	k.Amend(key, func(s *State) {
+		s.Deleted, s.DeletedAnchor, s.CleanUp, s.Owed, s.ContestedFrom = nil, nil, nil, false, 0
+	})
 }
 
 // NoteOwed notes that the key's teardown is owed.

@@ -214,3 +214,23 @@ func TestAKeyStaysParkedUntilSomethingHappens(t *testing.T) {
 		}
 	}
 }
+
+// TestATeardownThatAnotherReplicaHasEndedIsForgotten, and nothing else of the key.
+func TestATeardownThatAnotherReplicaHasEndedIsForgotten(t *testing.T) {
+	var keys Table
+	begun := func(s *State) {
+		s.Deleted, s.DeletedAnchor, s.CleanUp = &ObservedDelete{}, &entity.Record{}, NewCleanUp(nil)
+		s.Owed, s.ContestedFrom = true, 7
+	}
+	keys.Change("gone", begun)
+	keys.Change("fails", begun)
+	keys.Change("fails", func(s *State) { s.RecordFailures = 2 })
+	keys.ForgetTeardown("gone")
+	keys.ForgetTeardown("fails")
+	if n := keys.Len(); n != 1 {
+		t.Errorf("something is remembered of %d keys, want 1: %+v", n, keys.Of("gone"))
+	}
+	if s := keys.Of("fails"); s.RecordFailures != 2 || s.Owed || s.ContestedFrom != 0 {
+		t.Errorf("it is %+v, want its failures only", s)
+	}
+}

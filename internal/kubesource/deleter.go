@@ -54,9 +54,10 @@ type (
 		Live(ctx context.Context, obj metav1.Object) (metav1.Object, error)
 	}
 
-	// Marker writes labels and annotations into an object as it was read, and leaves the others.
+	// Marker writes labels and annotations into an object as it was read, takes off those that are nil, and leaves the
+	// others.
 	Marker interface {
-		Mark(ctx context.Context, obj metav1.Object, labels, annotations map[string]string) error
+		Mark(ctx context.Context, obj metav1.Object, labels, annotations map[string]*string) error
 	}
 
 	// Writer tells whether it has written an object, as far as the object itself shows, for the controller of that

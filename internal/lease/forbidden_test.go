@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/notify"
+	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -47,23 +50,65 @@ func TestThatTheLeaseMayNotBeWrittenStaysReported(t *testing.T) {
 	})
 }
 
-// TestWhatFailsInARenewalIsReportedAsOne: why the write failed stays the reason while the look after it fails for
-// another one. They took turns in the log as long as the term lasted.
-func TestWhatFailsInARenewalIsReportedAsOne(t *testing.T) {
-	unread := func(context.Context, func() reply) reply { return reply{err: errors.New("not read")} }
+// TestAnOutageHasOneReason, however its requests fail: a write, the look after it, and the looks of a replica that has
+// lost the lease. They took turns in the log.
+func TestAnOutageHasOneReason(t *testing.T) {
+	says := func(err error) route { return func(context.Context, func() reply) reply { return reply{err: err} } }
+	unread, gone := says(errors.New("not read")), says(errors.New("no such stream"))
+	noStream := func(ctx context.Context, _ func() reply) reply {
+		<-ctx.Done()
+		return reply{err: errors.Join(nats.ErrNoResponders, ctx.Err())}
+	}
+	overtaken := says(apierrors.NewConflict(resource, "lease", errors.New("it is at another revision")))
+	for name, outage := range map[string]struct {
+		loads, puts route
+		says        string // the first report
+	}{
+		"denied and not read":       {unread, forbid, "denied"},
+		"denied and not answered":   {lost, forbid, "denied"},
+		"overtaken and not read":    {unread, overtaken, "not read"},
+		"the stream is gone":        {gone, noStream, "no such stream"},
+		"no stream has a leader":    {noStream, noStream, "no responders"},
+		"the network swallows both": {lost, lost, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *key) {
+				first := firstLeads(t, k)
+				for range 2 {
+					first.reported()
+					first.use(outage.loads, outage.puts)
+					after(2 * time.Minute) // it loses the lease, and can only look
+					got := first.reported()
+					if len(got) > 0 && got[0] == nil {
+						got = got[1:] // of a renewal that was under way
+					}
+					if len(got) < 4 || got[0] == nil || !strings.Contains(got[0].Error(), outage.says) {
+						t.Fatalf("reported %v, want %q first", got, outage.says)
+					}
+					for _, err := range got {
+						if notify.Reason(err) != notify.Reason(got[0]) {
+							t.Errorf("%v is another reason than %v", err, got[0])
+						}
+					}
+					first.heal()
+					after(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// TestAnAnswerIsNewsOfAnOutage of which only was known that no answer came.
+func TestAnAnswerIsNewsOfAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
 		first := firstLeads(t, k)
-		first.reported()
-		first.use(unread, forbid)
-		after(usual.RenewDeadline)
-		got := first.reported()
-		other := func(err error) bool { return !apierrors.IsForbidden(err) }
-		if len(got) < 4 || slices.ContainsFunc(got, other) {
-			t.Errorf("the holder reported %v", got)
-		}
-		after(time.Minute) // it has lost the lease, and can only look
-		if last := lastOf(first.reported()); last == nil || last.Error() != "not read" {
-			t.Errorf("then %v was reported", last)
+		first.use(lost, lost)
+		after(time.Minute)
+		unanswered := notify.Reason(lastOf(first.reported()))
+		first.use(forbid, lost)
+		after(time.Minute)
+		if denied := lastOf(first.reported()); notify.Reason(denied) == unanswered || !apierrors.IsForbidden(denied) {
+			t.Errorf("then %v is reported, for the reason %q", denied, notify.Reason(denied))
 		}
 	})
 }

@@ -76,6 +76,13 @@ func (k *key) remove() {
 	k.value, k.revision, k.marker = nil, 0, k.writes
 }
 
+// restore brings the key back from a backup.
+func (k *key) restore(revision uint64, value string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.writes, k.value, k.revision, k.marker = revision, []byte(value), revision, 0
+}
+
 // vanish takes the key away without a trace.
 func (k *key) vanish() {
 	k.mu.Lock()
@@ -240,7 +247,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	e := elector{
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
-			Existed: func() bool { return r.existed }, AbsentIsFree: r.absent,
+			Existed: func(context.Context) bool { return r.existed }, AbsentIsFree: r.absent,
 			Controllers: r.runs,
 		},
 		random: rand.Float64,

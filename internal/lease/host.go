@@ -26,7 +26,7 @@ type Host struct {
 type Candidate struct {
 	// Apply is called whenever this process may lead. It returns when its context has ended.
 	Apply func(ctx context.Context) error
-	// Health is told what does not work, by name; nil if it works again.
+	// Health is told what does not work, by name; nil if it works again. The host logs it.
 	Health func(ctx context.Context, name string, err error)
 	// Holder is told who holds the lease of the process, while this process waits for it.
 	Holder func(identity string)

@@ -9,7 +9,8 @@
 //     first saw this revision. So the clocks of replicas need not agree.
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
 //     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
-//     delete marker, or if something else tells that there was a holder.
+//     delete marker, or if something else tells that there was a holder. In a stream that may have been made anew a
+//     moment ago it counts as vanished, too, for [Config.Existed] says so.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
@@ -58,8 +59,8 @@ type Config struct {
 	// Controllers are the names of what leads with the lease. The record has them, so that a replica that runs others
 	// can tell; see [ErrOtherControllers]. Nil names none.
 	Controllers []string
-	// Existed tells of an absent key whether there must have been a holder. It may be nil.
-	Existed func() bool
+	// Existed tells of an absent key whether there may have been a holder that works on. It may be nil.
+	Existed func(ctx context.Context) bool
 	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
 	// something else keeps the holders apart: the last one may not know yet.
 	AbsentIsFree bool
@@ -109,6 +110,12 @@ type elector struct {
 	random func() float64 // in [0, 1)
 	// leaveAlone is for how long a key that is absent is left to its holder: 0 if there never was one.
 	leaveAlone time.Duration
+	outage     outage
+	// highest is the revision at which the key named a holder last. A free lease below it is of a backup: that holder
+	// may work on.
+	highest uint64
+	// absent is since when the key was seen absent or free, at whatever revisions, and no holder since.
+	absent time.Time
 
 	term    atomic.Pointer[Term] // the one that goes on; nil: none does
 	exiting atomic.Bool          // the process ends at once: nothing is written any more but by leave
@@ -161,23 +168,31 @@ func (e *elector) apply(ctx context.Context) (won version, ok bool) {
 func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
 	now, err := e.load(ctx)
 	if err != nil {
+		e.absent = time.Time{}
 		e.report(ctx, err)
 		if seen.revision == 0 && seen.marker == 0 {
 			*seen = version{} // meanwhile the key may have come and gone
 		}
 		return version{}, false
 	}
-	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && e.Existed() {
+	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && !e.AbsentIsFree && e.Existed(ctx) {
 		e.leaveAlone = e.Timing.Duration
 	}
 	if !seen.at.IsZero() && now.is(*seen) {
 		now.at = seen.at
 	}
 	*seen = now
+	switch {
+	case now.record.HolderIdentity != "" || now.garbled != nil:
+		e.absent = time.Time{}
+	case e.absent.IsZero():
+		e.absent = now.at
+	}
 	if time.Since(now.at) < e.wait(now) {
-		e.report(ctx, e.whyWaiting(now))
+		e.reportWaiting(ctx, now)
 		return version{}, false
 	}
+	e.absent = time.Time{}
 	won, err = e.take(ctx, now)
 	return won, err == nil
 }
@@ -187,7 +202,7 @@ func (e *elector) wait(now version) time.Duration {
 	switch holder := now.record.HolderIdentity; {
 	case now.revision == 0 && e.AbsentIsFree:
 		return 0
-	case now.revision == 0, now.garbled != nil:
+	case now.revision == 0, now.garbled != nil, holder == "" && e.isOfABackup(now):
 		return e.leaveAlone
 	case holder == "" || holder == e.Identity:
 		return 0
@@ -195,23 +210,30 @@ func (e *elector) wait(now version) time.Duration {
 	return now.record.duration()
 }
 
+// isOfABackup reports whether a free lease is one that a holder gave back before the last holder that is known took it.
+// One that an operator has put tells no time of a renewal.
+func (e *elector) isOfABackup(now version) bool {
+	return now.revision < e.highest && !e.AbsentIsFree && !now.record.RenewTime.IsZero()
+}
+
 // renew writes the lease again. The error is errTaken if another took it.
 func (e *elector) renew(ctx context.Context, held version) (version, error) {
-	renewed, failed := e.take(ctx, held)
+	renewed, failed := e.write(ctx, held)
+	if !isOvertaken(failed) && !hasNoResponder(failed) { // else the look tells more
+		e.report(ctx, failed)
+	}
 	if failed == nil {
 		return renewed, nil
 	}
 	now, err := e.load(ctx)
 	switch {
 	case err != nil:
-		if isOvertaken(failed) { // else why the write failed is reported, and stays the reason
-			e.report(ctx, err)
-		}
+		e.reportRenewal(ctx, failed, err)
 		return version{}, err
 	case now.revision == 0: // removed by hand
 		now.record = held.record
 	case now.garbled != nil && time.Since(held.at) < e.Timing.term():
-		e.report(ctx, now.garbled)
+		e.reportHolder(ctx, now.garbled)
 		now.record = held.record
 	case now.garbled != nil:
 		return version{}, now.garbled
@@ -222,8 +244,15 @@ func (e *elector) renew(ctx context.Context, held version) (version, error) {
 	return e.take(ctx, now)
 }
 
-// take makes this replica the holder, if the key is still at this version.
+// take makes this replica the holder, if the key is still at this version, and reports whether it could.
 func (e *elector) take(ctx context.Context, before version) (version, error) {
+	won, err := e.write(ctx, before)
+	e.report(ctx, err)
+	return won, err
+}
+
+// write is take without a report.
+func (e *elector) write(ctx context.Context, before version) (version, error) {
 	if e.exiting.Load() {
 		return version{}, errExiting
 	}
@@ -252,46 +281,3 @@ func (e *elector) giveBack(ctx context.Context) {
 
 // giveBackPatience is how long the end of Run may take for giving the lease back.
 const giveBackPatience = 2 * time.Second
-
-// load reads the key. An absent key is the zero version.
-func (e *elector) load(ctx context.Context) (version, error) {
-	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
-	defer cancel()
-	value, revision, err := e.Store.Load(bounded)
-	found := version{value: value, revision: revision, at: time.Now()}
-	if err == nil {
-		if found.record, found.garbled = decode(value); found.garbled != nil {
-			found.garbled = fmt.Errorf("the key of the lease %s holds no lease: %w. "+
-				"If no replica leads after a while, stop who writes there and delete the key", e.Name, found.garbled)
-		}
-	}
-	e.known(revision, found.record)
-	if apierrors.IsNotFound(err) {
-		return version{marker: revision, at: found.at}, nil
-	}
-	return found, err
-}
-
-func (e *elector) store(ctx context.Context, r record, revision uint64) (version, error) {
-	value, err := encode(r)
-	if err != nil {
-		return version{}, fmt.Errorf("encode the lease %s: %w", e.Name, err)
-	}
-	bounded, cancel := context.WithTimeout(ctx, e.Timing.request())
-	defer cancel()
-	sent := time.Now()
-	revision, err = e.Store.Store(bounded, value, revision)
-	e.report(ctx, err)
-	e.known(revision, r)
-	return version{record: r, revision: revision, at: sent}, err
-}
-
-// known notes that the key, or its delete marker, is at a revision.
-func (e *elector) known(revision uint64, r record) {
-	if revision != 0 {
-		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
-		if e.Holder != nil {
-			e.Holder(r.HolderIdentity)
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/notify"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // LongestDuration is the longest Duration of a lease, and the longest that a reader believes: a record may ask for any
@@ -25,17 +23,35 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
+// ErrNoHolder says that the lease is absent, and that a holder of which nothing is left may work on: its key, or the
+// stream, was deleted.
+var ErrNoHolder = errors.New("no replica holds the lease")
+
 // whyWaiting is what there is to tell while the lease is another's; nil if nothing is.
 func (e *elector) whyWaiting(now version) error {
 	switch {
 	case now.garbled != nil:
 		return now.garbled
-	case now.revision == 0:
-		return nil
+	case now.record.HolderIdentity == "":
+		return e.noHolder(now)
 	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
 		return e.notRenewed(now)
 	}
 	return e.otherControllers(now.record)
+}
+
+func (e *elector) noHolder(now version) error {
+	bucket, key, _ := strings.Cut(e.Name, "/")
+	what := "absent"
+	if now.revision != 0 {
+		what = "that of a backup, which is free,"
+	}
+	return notify.Because(ErrNoHolder.Error(), fmt.Errorf(
+		"%w: %s is %s since %s, and a holder of which nothing is left may work on; this replica takes it at "+
+			"%s, unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
+			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
+		ErrNoHolder, e.Name, what, e.absent.UTC().Format(time.RFC3339),
+		now.at.Add(e.wait(now)).UTC().Format(time.RFC3339), bucket, key))
 }
 
 func (e *elector) notRenewed(now version) error {
@@ -86,19 +102,4 @@ func named(names []string) string {
 		names, more = names[:mostNamed], fmt.Sprintf(" and %d more", n)
 	}
 	return fmt.Sprintf("%q", names) + more
-}
-
-func (e *elector) report(ctx context.Context, err error) {
-	if e.Report == nil || errors.Is(err, context.Canceled) {
-		return // a request that was cut short tells nothing
-	}
-	if isOvertaken(err) {
-		err = nil
-	}
-	e.Report(ctx, err)
-}
-
-// isOvertaken reports whether a write failed because the key is at another revision.
-func isOvertaken(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

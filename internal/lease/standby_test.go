@@ -53,6 +53,64 @@ func TestAStandbyTellsWhoHoldsALeaseThatIsNotRenewedAndUntilWhen(t *testing.T) {
 	})
 }
 
+// TestAStandbyTellsThatNoReplicaHoldsTheLease from when it is gone until it takes it, however often it is deleted.
+func TestAStandbyTellsThatNoReplicaHoldsTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		k.put(`{"holderIdentity":"crashed","leaseDurationSeconds":15}`)
+		second := k.join("second").run(t)
+		after(time.Second)
+		told := func() error { got := second.reported(); return got[len(got)-1] }
+		for range 4 {
+			k.remove()
+			after(6 * time.Second)
+			if err := told(); !errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), "nats kv put bucket lease") {
+				t.Errorf("reported %v", err)
+			}
+		}
+		after(usual.Duration + 3*time.Second)
+		if !second.leads() || told() != nil {
+			t.Errorf("it leads: %v, and the last report is %v", second.leads(), told())
+		}
+	})
+}
+
+// TestAFreeLeaseOfABackupIsNotTakenAtOnce by who knows of a holder at a higher revision, which may work on.
+func TestAFreeLeaseOfABackupIsNotTakenAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *key) {
+		for range 9 {
+			k.put(`{"holderIdentity":"works","leaseDurationSeconds":15}`)
+		}
+		second := k.join("second").run(t)
+		after(time.Second)
+		k.restore(3, `{"holderIdentity":"","leaseDurationSeconds":1,"renewTime":"1999-12-31T23:00:00Z"}`)
+		after(usual.Duration - time.Second)
+		if second.leads() {
+			t.Error("it leads beside the holder, which has not noticed")
+		}
+		if err := lastOf(second.reported()); !errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), "backup") {
+			t.Errorf("reported %v", err)
+		}
+		after(4 * usual.RetryPeriod)
+		if !second.leads() {
+			t.Error("it does not lead when that holder's term is over")
+		}
+		second.halt()
+		third := k.join("third").run(t)
+		after(4 * usual.RetryPeriod)
+		if !third.leads() {
+			t.Error("a lease that was given back is not taken at once")
+		}
+		fourth := k.join("fourth").run(t)
+		after(time.Second)
+		third.halt()
+		k.restore(1, `{"holderIdentity":"","leaseDurationSeconds":1}`)
+		after(4 * usual.RetryPeriod)
+		if !fourth.leads() {
+			t.Error("a lease that an operator has freed is not taken at once")
+		}
+	})
+}
+
 func TestAHolderThatRenewsIsNotOvertakenHoweverLongItsRecordAsksFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
 		k.put(thirtyYears)

@@ -63,7 +63,15 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) (calls queue.Item, instead
 	}
 	if !owed && !it.Ops.AskedFor() {
 		// Never reconciled, or torn down already.
-		if err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key); err != nil {
+		seen := r.Keys.Of(it.Key).Deleted
+		if inferred := seen == nil || !seen.Evidenced; held != nil && inferred && r.Brake.State().Engaged {
+			return it, &Outcome{Verdict: NotReconciled} // a sweep after the release asks again
+		}
+		err := r.Teardown.RemoveRecordWithoutAnchor(t.Ctx, it.Key)
+		if errors.Is(err, record.ErrLeftAlone) { // it is reported, and makes the key due when it is mended
+			return it, &Outcome{Verdict: NotReconciled}
+		}
+		if err != nil {
 			return it, r.interrupted(t, it, Attempt{Err: err}, "without an anchor")
 		}
 		r.Brake.ForgetDelete(it.Key)

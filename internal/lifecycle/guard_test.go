@@ -37,6 +37,10 @@ type guarded struct {
 	late      bool
 	holds     bool // the brake
 
+	there map[string]bool // keys whose documents are there, if that is not nil
+	shown string          // one that the cache alone shows
+	known map[string]bool // keys that have an anchor, whatever owed says
+
 	contested bool
 	removed   int
 }
@@ -52,7 +56,12 @@ func newGuarded(prune, owed bool) *guarded {
 
 // As deletes.Primaries, and what a prune asks beside.
 
-func (g *guarded) Exists(string) bool { return g.prune != g.cached }
+func (g *guarded) Exists(key string) bool {
+	if g.there != nil {
+		return g.there[key] || g.shown == key
+	}
+	return g.prune != g.cached
+}
 
 func (g *guarded) Decoded(string) (revision uint64, ok bool) {
 	if g.cached {
@@ -61,9 +70,12 @@ func (g *guarded) Decoded(string) (revision uint64, ok bool) {
 	return 5, g.prune
 }
 
-func (g *guarded) Confirm(context.Context, string) (entity.Presence, error) {
+func (g *guarded) Confirm(_ context.Context, key string) (entity.Presence, error) {
 	if g.leader != nil {
 		return entity.Presence{}, g.leader
+	}
+	if g.there != nil {
+		return entity.Presence{Exists: g.there[key], Revision: 5}, nil
 	}
 	return entity.Presence{Exists: g.prune != g.otherwise, Revision: 5}, nil
 }
@@ -93,14 +105,18 @@ func (g *guarded) AdmitSwept(context.Context, string, string, string, string) bo
 func (g *guarded) Claim() owner.Claim            { return g.claim }
 func (g *guarded) LastSeen(string) metav1.Object { return &metav1.ObjectMeta{} }
 
+func (g *guarded) SetOwner(obj metav1.Object, key string, _ owner.Resource) {
+	entity.SetOwner(obj, g.claim.Kind, key, g.claim.Instance)
+}
+
 // As record.Records.
 type guardedRecords struct {
 	record.Records
 	*guarded
 }
 
-func (r guardedRecords) Cached(string) (*entity.Record, bool) {
-	if r.owed {
+func (r guardedRecords) Cached(key string) (*entity.Record, bool) {
+	if r.owed || r.known[key] {
 		return &entity.Record{Controller: "sites"}, true
 	}
 	return nil, false
@@ -116,6 +132,7 @@ func (s guardedSource) String() string           { return "OwnsKube" }
 func (s guardedSource) Resource() owner.Resource { return owner.ResourceOfKube("", "configmaps") }
 func (s guardedSource) AnyNamespace() bool       { return s.g.open }
 func (s guardedSource) Deletable() bool          { return true }
+func (s guardedSource) Rewrites() bool           { return true }
 func (s guardedSource) Outdated() error          { return s.g.outdated }
 func (s guardedSource) Prunes() bool             { return true }
 func (s guardedSource) CheckKey(string) error    { return nil }

@@ -41,11 +41,20 @@ type Orphan struct {
 
 	version string // see writtenAs
 	in      source.Owned
-	deletes bool // the runtime deletes there, and has not begun to
+	deletes bool // the runtime deletes there
+	going   bool // its delete has begun
 }
 
 // Deletable reports whether DeleteOrphans deletes it: not what may be another's, nor what the brake holds.
-func (o Orphan) Deletable() bool { return o.Why == OrphanNeverWas && o.deletes }
+func (o Orphan) Deletable() bool { return o.Why == OrphanNeverWas && o.deletes && !o.going }
+
+// Adoptable reports whether AdoptOrphans can give it to another owner: it is certain whose it was.
+func (o Orphan) Adoptable() bool { return o.mayBeGiven() && o.in.Rewrites() }
+
+// mayBeGiven is Adoptable but for the means to write it.
+func (o Orphan) mayBeGiven() bool {
+	return (o.Why == OrphanNeverWas || o.Why == OrphanHeld) && !o.going
+}
 
 // ID orders orphans by their owners. It is text that can be shown.
 func (o Orphan) ID() string {
@@ -63,29 +72,39 @@ func (f OrphanFilter) has(o Orphan) bool {
 type OrphanList struct {
 	Orphans []Orphan
 	At      time.Time // when the sweep ended that found them; the zero time if there was none
-	// ID names what can be deleted as it is now, whatever the filter chose: another object, or another version of one,
-	// and it is another ID. It is "" if nothing can be.
+	// ID names what can be deleted or adopted, whatever the filter chose: another object, or another version of one
+	// that can be deleted, and it is another ID. It is "" if nothing can be.
 	ID string
 }
 
 // Deletable are those that DeleteOrphans deletes.
-func (l OrphanList) Deletable() (all []Orphan) {
+func (l OrphanList) Deletable() []Orphan { return l.those(Orphan.Deletable) }
+
+// Adoptable are those that AdoptOrphans can give to another owner.
+func (l OrphanList) Adoptable() []Orphan { return l.those(Orphan.Adoptable) }
+
+func (l OrphanList) those(are func(Orphan) bool) (all []Orphan) {
 	for _, o := range l.Orphans {
-		if o.Deletable() {
+		if are(o) {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-// listID is the ID of a list that has these, of which all can be deleted.
-func listID(deletable []Orphan) string {
-	if len(deletable) == 0 {
+// listID is the ID of a list that has these, of which all can be deleted or adopted. An adoption looks at each object
+// as it is by then, so the version does not count of what can only be adopted.
+func listID(settled []Orphan) string {
+	if len(settled) == 0 {
 		return ""
 	}
 	h := sha256.New()
-	for _, o := range deletable {
-		for _, part := range []string{o.Source, o.Object, o.OwnerKey, o.version} {
+	for _, o := range settled {
+		parts := []string{o.Source, o.Object, o.OwnerKey}
+		if o.Deletable() {
+			parts = append(parts, o.version)
+		}
+		for _, part := range parts {
 			_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // a hash takes all
 		}
 	}
@@ -109,6 +128,9 @@ func (o *ownerless) noteOrphan(v verdict, s source.Owned, obj metav1.Object) {
 	if known && o.teardown.Primaries.Exists(key) {
 		return
 	}
+	if v == unanswered && o.teardown.marked.Has(key) {
+		why = OrphanHeld // as when it was asked about: it has no turn in each sweep
+	}
 	kind := ""
 	if typed, ok := obj.(runtime.Object); ok {
 		kind = typed.GetObjectKind().GroupVersionKind().Kind
@@ -117,7 +139,7 @@ func (o *ownerless) noteOrphan(v verdict, s source.Owned, obj metav1.Object) {
 	o.orphans = append(o.orphans, Orphan{
 		Source: s.String(), Kind: kind, Object: source.ObjectKey(obj), OwnerKind: of.Kind, OwnerKey: key,
 		Installation: of.Instance, Why: why, version: writtenAs(obj), in: s,
-		deletes: s.Deletable() && !o.teardown.NoCascade && obj.GetDeletionTimestamp() == nil,
+		deletes: s.Deletable() && !o.teardown.NoCascade, going: obj.GetDeletionTimestamp() != nil,
 	})
 }
 
@@ -129,7 +151,7 @@ func writtenAs(obj metav1.Object) string {
 // place is where an orphan is, and in which version.
 func (o Orphan) place() string { return o.Source + "\x00" + o.Object + "\x00" + o.version }
 
-// keepOrphans is the end of a sweep. The cache may still have what DeleteOrphans has deleted.
+// keepOrphans is the end of a sweep. The cache may still have what was deleted, or what has another owner by now.
 func (t *Teardown) keepOrphans(all []Orphan) {
 	still := sets.New[string]()
 	all = slices.DeleteFunc(all, func(o Orphan) bool {
@@ -152,7 +174,7 @@ func (t *Teardown) Orphans(filter OrphanFilter) (list OrphanList, err error) {
 		return list, nil
 	}
 	list.At = last.at
-	seen, deletable := ownedNow{}, []Orphan{}
+	seen, settled := ownedNow{}, []Orphan{}
 	for _, o := range last.all {
 		if o.OwnerKey != "" && (t.Primaries.Exists(o.OwnerKey) || t.mayOwe(o.OwnerKey)) {
 			continue
@@ -173,14 +195,14 @@ func (t *Teardown) Orphans(filter OrphanFilter) (list OrphanList, err error) {
 				continue // the next sweep judges it anew
 			}
 		}
-		if o.Deletable() {
-			deletable = append(deletable, o)
+		if o.Deletable() || o.Adoptable() {
+			settled = append(settled, o)
 		}
 		if filter.has(o) {
 			list.Orphans = append(list.Orphans, o)
 		}
 	}
-	list.ID = listID(deletable)
+	list.ID = listID(settled)
 	return list, nil
 }
 

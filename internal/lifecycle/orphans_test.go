@@ -21,10 +21,21 @@ type slowSource struct {
 	all     map[string]*metav1.ObjectMeta // by owner
 	takes   time.Duration
 	removed func(*metav1.ObjectMeta)
+
+	family    []*metav1.ObjectMeta // of one owner
+	written   int
+	silent    bool // it writes, and does not answer
+	rewritten func(*metav1.ObjectMeta)
 }
 
-func (s *slowSource) OwnedBy(key string) ([]metav1.Object, error) {
-	return []metav1.Object{s.all[key]}, nil
+func (s *slowSource) OwnedBy(key string) (all []metav1.Object, _ error) {
+	if s.all[key] != nil {
+		return []metav1.Object{s.all[key]}, nil
+	}
+	for _, obj := range s.family {
+		all = append(all, obj)
+	}
+	return all, nil
 }
 
 func (s *slowSource) Remove(ctx context.Context, permit deletes.Permit) error {

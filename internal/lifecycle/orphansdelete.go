@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// How long DeleteOrphans takes: after the first it begins no delete, and after the second it waits for none.
+// How long DeleteOrphans and AdoptOrphans take: after the first they begin nothing, and after the second they wait for
+// nothing.
 const (
 	orphansBegin = 3 * time.Second
 	orphansEnd   = 4 * time.Second
@@ -33,14 +34,15 @@ type OrphansDeleted struct {
 	List    string // the ID of the OrphanList now
 }
 
-// OrphansDiffer says that nothing was deleted, because the order is not about what there is. Both members say that.
+// OrphansDiffer says that nothing was done, because the order is not about what there is. Both members say that: Count
+// is how many can be deleted, or adopted, as was ordered.
 type OrphansDiffer struct {
 	List  string
 	Count int
 }
 
 func (e *OrphansDiffer) Error() string {
-	return fmt.Sprintf("nothing was deleted: %d orphans can be, of the list %q, and the order is about others",
+	return fmt.Sprintf("nothing was done: %d orphans are there for it, of the list %q, and the order is about others",
 		e.Count, e.List)
 }
 
@@ -50,7 +52,7 @@ var ErrRewritten = errors.New("it was written or removed since it was listed")
 // DeleteOrphans deletes those that can be, as an operator has ordered who has read the list, if the list is still that
 // one; else it is OrphansDiffer, and nothing goes. Each passes the guard: the leader is asked whether the owner is
 // there. What does not go stays, and the error says why. It takes no longer than orphansEnd; what is left then is no
-// error. Not to be called concurrently with itself and with Sweep.
+// error. Not to be called concurrently with itself, AdoptOrphans and Sweep.
 func (t *Teardown) DeleteOrphans(ctx context.Context, order OrphansOrder) (done OrphansDeleted, err error) {
 	list, err := t.Orphans(order.Filter)
 	if err != nil {
@@ -84,7 +86,7 @@ func (t *Teardown) DeleteOrphans(ctx context.Context, order OrphansOrder) (done 
 	return done, errors.Join(append(errs, err)...)
 }
 
-// forgetOrphans takes what was deleted off the list of the last sweep.
+// forgetOrphans takes what was deleted, or adopted, off the list of the last sweep.
 func (t *Teardown) forgetOrphans(gone []Orphan) {
 	if t.goneOrphans == nil {
 		t.goneOrphans = sets.New[string]()
@@ -97,7 +99,7 @@ func (t *Teardown) forgetOrphans(gone []Orphan) {
 	t.orphans.Store(&orphans{last.at, left})
 }
 
-// orphansRound is one call of DeleteOrphans.
+// orphansRound is one call of DeleteOrphans or AdoptOrphans.
 type orphansRound struct {
 	*Teardown
 	until time.Time // nothing is begun from then on

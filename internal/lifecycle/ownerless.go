@@ -24,6 +24,9 @@ type Ownerless struct {
 	// the leader no marker of its delete.
 	NeverWas       int
 	CrossNamespace int // they name an owner in another namespace, and may not
+	// Unasked is how many owners the leader was never asked about, and is to be in the next sweep: there were too many
+	// for this one.
+	Unasked int
 
 	unanswered int // the leader was not asked for their owner, or did not answer
 }

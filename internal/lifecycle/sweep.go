@@ -1,8 +1,10 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
@@ -38,10 +40,11 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 }
 
 // askAboutMissing asks the leader about each owner that has neither a document nor a record, and whose secondaries were
-// not left on purpose. One that is named by a hash alone is known only if it has either. Those that the last sweep
-// found never to have been come last, in any order: however many owners are made up, the others get their turn.
+// not left on purpose. One that is named by a hash alone is known only if it has either. Those that a sweep before has
+// asked about come last, in any order: however many owners are made up, or held by the brake, the others get their
+// turn, those first that have waited for the most sweeps.
 func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
-	var again []string
+	anew, again, missing := sets.New[string](), sets.New[string](), sets.New[string]()
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
 		for _, obj := range s.All() {
@@ -51,17 +54,43 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 				t.mayOwe(key) || left.has(ctx, key) || claim.IsProven(obj) {
 				continue
 			}
-			if t.found[neverWas].Before(nameOf(s, obj)) {
-				again = append(again, key)
+			missing.Insert(key)
+			if t.marked.Has(key) || t.found[neverWas].Before(nameOf(s, obj)) {
+				again.Insert(key)
 				continue
 			}
-			none.ask(ctx, key)
+			anew.Insert(key)
 		}
 	}
-	rand.Shuffle(len(again), func(i, j int) { again[i], again[j] = again[j], again[i] })
-	for _, key := range again {
+	t.askInTurn(ctx, anew, none)
+	later := sets.List(again.Difference(anew))
+	rand.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
+	for _, key := range later {
 		none.ask(ctx, key)
 	}
+	for key := range missing {
+		if none.had[key] != marked && (none.had[key] == never || !t.marked.Has(key)) {
+			missing.Delete(key)
+		}
+	}
+	t.marked = missing
+}
+
+// BeginSweeps forgets whom sweeps have asked about: the next is the first of a term.
+func (t *Teardown) BeginSweeps() { t.marked, t.waits = nil, nil }
+
+// askInTurn asks about owners of which nothing is known. Those that wait for the next sweep are the same on each
+// replica that begins, and so are the orphans that it lists.
+func (t *Teardown) askInTurn(ctx context.Context, anew sets.Set[string], none *ownerless) {
+	keys, waits := sets.List(anew), map[string]int{}
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(t.waits[b], t.waits[a]) })
+	for _, key := range keys {
+		none.ask(ctx, key)
+		if _, asked := none.had[key]; !asked {
+			waits[key] = t.waits[key] + 1
+		}
+	}
+	t.waits, none.Unasked = waits, len(waits)
 }
 
 // swept are the sources that the runtime deletes in; without a cascade all that primaries own something in.

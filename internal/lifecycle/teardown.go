@@ -47,6 +47,8 @@ type TeardownOwner interface {
 	Claim() owner.Claim
 	// LastSeen returns the primary as it was when this process saw its delete; nil if it did not see it.
 	LastSeen(key string) metav1.Object
+	// SetOwner makes the primary with that key the owner of obj, as a reconcile's write does.
+	SetOwner(obj metav1.Object, key string, in owner.Resource)
 }
 
 // TeardownCounters are told what happens.
@@ -106,8 +108,11 @@ type Teardown struct {
 	deleted    deleted
 	unusedLeft map[string]struct{}     // see leftOwners; only the sweep's, as is the next
 	found      [verdicts]notify.Found  // what sweeps find that is told, by source and key
+	waits      map[string]int          // likewise: for how many sweeps an owner has waited to be asked about
+	marked     sets.Set[string]        // likewise: missing owners that have the marker of a delete, of sweeps before
 	orphans    atomic.Pointer[orphans] // of the last sweep; nil before the first
-	// goneOrphans are the places of orphans that were deleted since the sweep before; for Sweep and DeleteOrphans only.
+	// goneOrphans are the places of orphans that were deleted or adopted since the sweep before; for Sweep,
+	// DeleteOrphans and AdoptOrphans only.
 	goneOrphans sets.Set[string]
 }
 

@@ -100,6 +100,8 @@ type sites struct{}
 func (sites) Claim() owner.Claim            { return owner.Claim{Kind: "Site", Instance: "here"} }
 func (sites) LastSeen(string) metav1.Object { return nil }
 
+func (sites) SetOwner(metav1.Object, string, owner.Resource) {}
+
 // TestWhatAnAPIServerListsOfAnOutdatedSourceStays until the source is not outdated any more.
 func TestWhatAnAPIServerListsOfAnOutdatedSourceStays(t *testing.T) {
 	object := func(name string) metav1.Object {

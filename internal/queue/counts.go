@@ -22,7 +22,7 @@ func (q *Queue) Counts() Counts {
 	for p := range c.Ready {
 		c.Ready[p] = q.ready.byPriority[p].len
 	}
-	c.InProgress, c.Rerun, c.Delayed = q.running, q.rerun, len(q.timers.heap)
+	c.InProgress, c.Rerun, c.Delayed = q.inHand.len, q.rerun, len(q.timers.heap)
 	if oldest := q.ready.byAge.front; oldest != nil {
 		c.Oldest = q.now() - oldest.readyAt
 	}
@@ -55,14 +55,7 @@ func (q *Queue) Running(key string) bool {
 func (q *Queue) RunningKeys(most int) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var keys []string
-	if q.running > 0 {
-		for key, e := range q.entries {
-			if e.running {
-				keys = append(keys, key)
-			}
-		}
-	}
+	keys := q.inHand.first(q.inHand.len)
 	slices.Sort(keys)
 	return keys[:min(len(keys), most)]
 }

@@ -85,11 +85,13 @@ func (q *Queue) hold(e *entry, ops operation.Operations, prio Priority, now time
 	switch t := e.wait; {
 	case t == nil:
 		e.added = now
-		e.wait = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}
+		e.wait = q.begin(&timer{entry: e, index: -1, ops: ops, prio: prio, kind: quietDelay}, now)
 	case t.kind != quietDelay:
 		e.added = now
+		q.delayed[t.kind].remove(e)
 		t.again = false
 		t.ops, t.prio, t.kind = operation.Union(operation.AfterEvent(t.ops), ops), max(t.prio, prio), quietDelay
+		q.begin(t, now)
 	default:
 		t.ops, t.prio = operation.Union(t.ops, ops), max(t.prio, prio)
 	}
@@ -102,7 +104,7 @@ func (q *Queue) delay(
 ) *timer {
 	due := later(now, d)
 	if t == nil {
-		t = &timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}
+		t = q.begin(&timer{entry: e, index: -1, ops: ops, prio: prio, kind: kind}, now)
 		q.timers.set(t, due, now)
 		return t
 	}
@@ -115,7 +117,37 @@ func (q *Queue) delay(
 
 func (q *Queue) cancelWait(e *entry) {
 	q.timers.remove(e.wait)
+	q.endWait(e)
+}
+
+// begin puts the key of a delay behind those whose delay of that kind began before. Callers read the clock before they
+// have the lock, so now may be a moment too early for its place.
+func (q *Queue) begin(t *timer, now time.Duration) *timer {
+	l := &q.delayed[t.kind]
+	t.since = now
+	if last := l.back; last != nil {
+		t.since = max(now, last.delayOf(t.kind).since)
+	}
+	l.pushBack(t.entry)
+	return t
+}
+
+// delayOf is the key's delay of a kind that it has.
+func (e *entry) delayOf(kind DelayKind) *timer {
+	if kind == UserDelay {
+		return e.user
+	}
+	return e.wait
+}
+
+func (q *Queue) endWait(e *entry) {
+	q.delayed[e.wait.kind].remove(e)
 	e.wait = nil
+}
+
+func (q *Queue) endUser(e *entry) {
+	q.delayed[UserDelay].remove(e)
+	e.user = nil
 }
 
 // fireBatch is how many delays fire under one hold of the lock, so that a great
@@ -150,9 +182,9 @@ func (q *Queue) expire(t *timer, now time.Duration) {
 	e := t.entry
 	switch t.kind {
 	case UserDelay:
-		e.user = nil
+		q.endUser(e)
 	case RetryDelay, RequeueDelay:
-		e.wait = nil
+		q.endWait(e)
 	case quietDelay: // due takes it off, and knows since when it was held
 	}
 	q.due(e, t.ops, t.prio, now, t.again)

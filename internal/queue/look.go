@@ -44,9 +44,6 @@ func (q *Queue) Look(key string) (k Known) {
 	if e.ops != 0 || e.running {
 		k.ReadyAt = q.epoch.Add(e.readyAt)
 	}
-	if k.Wait.IsQuiet() {
-		k.Wait.Since = q.epoch.Add(e.added)
-	}
 	return k
 }
 

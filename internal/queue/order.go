@@ -32,8 +32,12 @@ func newOrder() *order {
 	return o
 }
 
-// push adds a key that became ready, behind those of its priority.
+// push adds a key that became ready, behind those of its priority. Callers read the clock before they have the lock, so
+// e.readyAt may be a moment too early for its place.
 func (o *order) push(e *entry) {
+	if last := o.byAge.back; last != nil {
+		e.readyAt = max(e.readyAt, last.readyAt)
+	}
 	e.placed = e.place()
 	o.byPriority[e.placed].pushBack(e)
 	o.byAge.pushBack(e)
@@ -99,11 +103,15 @@ func (o *order) first() *entry {
 	return nil
 }
 
-// The two lists that a ready key is in at the same time.
+// The links of the lists that a key may be in at the same time. A ready key is in two; one that a worker has, or that
+// has a delay, is not ready, and the lists of those use the same links.
 const (
 	linksByPriority = iota
 	linksByAge
+	linksByUser
 	linksCount
+
+	linksByDelay = linksByPriority
 )
 
 type entryLinks struct{ prev, next *entry }
@@ -141,4 +149,12 @@ func (l *entryList) remove(e *entry) {
 	}
 	e.links[l.links] = entryLinks{}
 	l.len--
+}
+
+// first returns the keys of so many entries from the front.
+func (l *entryList) first(most int) (keys []string) {
+	for e := l.front; e != nil && len(keys) < most; e = e.links[l.links].next {
+		keys = append(keys, e.key)
+	}
+	return keys
 }

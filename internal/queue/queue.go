@@ -36,14 +36,15 @@ type Queue struct {
 	most    int      // entries since the map was made
 	spare   []*entry // of keys that were forgotten, to be used again
 	ready   *order
+	inHand  entryList             // those that workers have
+	delayed [delayKinds]entryList // those with a delay, by its kind, the one that began first in front
 	timers  timers
 	netpoll *netpoll // nil: none
 
-	adds    uint64 // how often something made a key due
-	delays  uint64 // how often a key was added with a delay
-	running int
-	rerun   int           // of those, how many are due again
-	idle    chan struct{} // closed when running is 0; nil while there is no waiter
+	adds   uint64        // how often something made a key due
+	delays uint64        // how often a key was added with a delay
+	rerun  int           // of those in hand, how many are due again
+	idle   chan struct{} // closed when none is in hand; nil while there is no waiter
 }
 
 // Options are the settings of a queue. The zero value does not debounce.
@@ -70,7 +71,12 @@ func New(opts Options) *Queue {
 		epoch:   time.Now(),
 		entries: map[string]*entry{},
 		ready:   newOrder(),
+		inHand:  entryList{links: linksByAge},
 	}
+	for kind := range q.delayed {
+		q.delayed[kind].links = linksByDelay
+	}
+	q.delayed[UserDelay].links = linksByUser
 	q.wake.L = &q.mu
 	q.timers = newTimers(q.fire)
 	return q
@@ -164,7 +170,7 @@ func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 	next = Item{Key: e.key, Ops: e.ops, Prio: e.prio, Added: q.epoch.Add(e.added), Ahead: e.ahead}
 	e.ops, e.ahead = 0, false
 	e.running = true
-	q.running++
+	q.inHand.pushBack(e)
 	return next, true
 }
 
@@ -178,7 +184,7 @@ func (q *Queue) Done(key string) {
 		return
 	}
 	e.running = false
-	q.running--
+	q.inHand.remove(e)
 	if e.ops != 0 {
 		q.rerun--
 		e.readyAt = q.now()
@@ -186,7 +192,7 @@ func (q *Queue) Done(key string) {
 		q.wake.Signal()
 	}
 	q.release(e)
-	if q.running == 0 && q.idle != nil {
+	if q.inHand.len == 0 && q.idle != nil {
 		close(q.idle)
 		q.idle = nil
 	}
@@ -205,7 +211,7 @@ func (q *Queue) CancelDelays(key string) {
 	}
 	if e.user != nil {
 		q.timers.remove(e.user)
-		e.user = nil
+		q.endUser(e)
 	}
 	q.release(e)
 }
@@ -258,7 +264,7 @@ func (q *Queue) ShutDown() {
 func (q *Queue) WaitIdle(ctx context.Context) error {
 	for {
 		q.mu.Lock()
-		if q.running == 0 {
+		if q.inHand.len == 0 {
 			q.mu.Unlock()
 			return nil
 		}

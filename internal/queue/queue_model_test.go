@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +27,7 @@ type modelRun struct {
 	kind    DelayKind // while delayed
 	at      time.Time // while delayed: when it ends
 	set     int       // while delayed: order of equal times
+	began   int       // while delayed: in which order the delay of its kind began
 	ready   int       // in which order it became ready; 0 if it is not
 	placed  int       // in which order it got its place among its priority
 	since   time.Time // when it became ready
@@ -34,6 +37,7 @@ type modelKey struct {
 	next    *modelRun // due or delayed
 	user    *modelRun // EnqueueAfter
 	running bool
+	taken   int // while running: in which order it was handed out
 }
 
 type model struct {
@@ -64,11 +68,11 @@ func (m *model) add(key string, ops operation.Operations, prio Priority) {
 		return
 	}
 	if k.next == nil {
-		k.next = &modelRun{added: m.now, delayed: true, kind: quietDelay}
+		k.next = &modelRun{added: m.now, delayed: true, kind: quietDelay, began: m.turn()}
 	}
 	if k.next.kind != quietDelay {
 		k.next.ops &^= opRetry | opRequeue
-		k.next.added, k.next.kind = m.now, quietDelay
+		k.next.added, k.next.kind, k.next.began = m.now, quietDelay, m.turn()
 	}
 	k.next.ops, k.next.prio = operation.Union(k.next.ops, ops), max(k.next.prio, prio)
 	k.next.set, k.next.at = m.turn(), m.now.Add(m.quiet)
@@ -136,7 +140,7 @@ func (m *model) addAfter(key string, ops operation.Operations, prio Priority, d 
 func (m *model) delay(run **modelRun, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	at := m.now.Add(d)
 	if *run == nil {
-		*run = &modelRun{delayed: true, kind: kind, at: at, set: m.turn()}
+		*run = &modelRun{delayed: true, kind: kind, at: at, set: m.turn(), began: m.turn()}
 	}
 	(*run).ops, (*run).prio = operation.Union((*run).ops, ops), max((*run).prio, prio)
 	if at.Before((*run).at) {
@@ -197,7 +201,7 @@ func (m *model) get() (string, modelRun) {
 		}
 	}
 	run := *m.keys[best].next
-	m.keys[best].next, m.keys[best].running = nil, true
+	m.keys[best].next, m.keys[best].running, m.keys[best].taken = nil, true, m.turn()
 	return best, run
 }
 
@@ -252,6 +256,26 @@ func (m *model) counts() Counts {
 		}
 	}
 	return c
+}
+
+// oldest are the keys of a class, the one that is in it for longest first.
+func (m *model) oldest(c Class) (keys []string) {
+	since := map[string]int{}
+	for _, name := range m.names {
+		k := m.keys[name]
+		delayed := func(kind DelayKind) bool { return k.next != nil && k.next.delayed && k.next.kind == kind }
+		switch {
+		case c == InHand && k.running:
+			since[name] = k.taken
+		case c == Ready && m.isReady(name):
+			since[name] = k.next.ready
+		case c == Quiet && delayed(quietDelay), c == Requeued && delayed(RequeueDelay):
+			since[name] = k.next.began
+		case c == ByUser && k.user != nil:
+			since[name] = k.user.began
+		}
+	}
+	return slices.SortedFunc(maps.Keys(since), func(a, b string) int { return since[a] - since[b] })
 }
 
 func (m *model) remembered() int {
@@ -363,6 +387,18 @@ func (c *comparison) compare(t fataler, what, key string) {
 	}
 	if got, want := len(c.queue.entries), c.model.remembered(); got != want {
 		t.Fatalf("after %s of %s: remembers %d keys, want %d", what, key, got, want)
+	}
+	for class := range AnyClass {
+		most := c.choose(len(c.model.names) + 2)
+		got, all := c.queue.Oldest(class, most)
+		want := c.model.oldest(class)
+		if wantAll := len(want) <= most; all != wantAll || !slices.Equal(got, want[:min(len(want), most)]) {
+			t.Fatalf("after %s of %s: the oldest %d of class %d: %v, all: %v; want of %v", what, key, most, class, got,
+				all, want)
+		}
+		if got := c.queue.KeysIn(class); !slices.Equal(got, want) {
+			t.Fatalf("after %s of %s: in class %d: %v, want %v", what, key, class, got, want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ const (
 	RequeueDelay                  // RequeueAfter: an event cancels it
 	UserDelay                     // EnqueueAfter: only CancelDelays cancels it
 	quietDelay                    // the queue's own: a changed key that has to be quiet first
+	delayKinds                    // how many there are
 )
 
 // timer is one delay of one key. A key has at most two: one for its next run and
@@ -24,7 +25,7 @@ const (
 type timer struct {
 	entry *entry
 	due   time.Duration // on the queue's clock
-	since time.Duration // when it was set first
+	since time.Duration // when it began
 	seq   uint64        // equal dues fire in the order in which they were set
 	index int           // in the heap
 	ops   operation.Operations
@@ -66,7 +67,6 @@ func (ts *timers) set(t *timer, due, now time.Duration) {
 	ts.seq++
 	t.due, t.seq = due, ts.seq
 	if t.index < 0 {
-		t.since = now
 		heap.Push(&ts.heap, t)
 	} else {
 		heap.Fix(&ts.heap, t.index)

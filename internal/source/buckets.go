@@ -1,6 +1,8 @@
 package source
 
 import (
+	"context"
+
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/natsinformer"
 )
@@ -31,4 +33,9 @@ func SharesCache[T entity.IEntity](client entity.IEntityClient[T]) func(other an
 		that, sameType := other.(entity.IEntityClient[T])
 		return sameType && client.EnginePort().Cache() == that.EnginePort().Cache()
 	}
+}
+
+// StreamState asks the leader of the stream of the documents.
+func (s *NATS[T]) StreamState(ctx context.Context) (entity.StreamState, error) {
+	return s.port.StreamState(ctx)
 }

@@ -7,6 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Rewrites implements Owned.
+func (s *NATS[T]) Rewrites() bool { return true }
+
 // Rewrite implements Owned.
 func (s *NATS[T]) Rewrite(ctx context.Context, obj metav1.Object, change func(metav1.Object) error) error {
 	live, err := s.client.Get(ctx, ObjectKey(obj)) // a transform may have taken something off what the cache has

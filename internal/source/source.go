@@ -50,6 +50,8 @@ type Owned interface {
 	// Rewrite writes an object as change leaves it, unless change returns an error, or another one has the name or
 	// wrote it meanwhile. change is given a copy of the object as it is now; one that is gone is not written.
 	Rewrite(ctx context.Context, obj metav1.Object, change func(metav1.Object) error) error
+	// Rewrites tells whether Rewrite can write whom an object names as its owner.
+	Rewrites() bool
 	// WrittenBy reports whether the object itself shows that the controller of that name has written it; false where
 	// that cannot be told.
 	WrittenBy(obj metav1.Object, controller string) bool

@@ -249,8 +249,12 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 	if got := p.pages(); got != all {
 		t.Errorf("the pages are %s", got)
 	}
-	p.does("nats req --raw nagi.sites.act.orphans-delete", "<list>", orphans.List, "<count>", "2")
-	if got := p.pages(); got != "between0 between1 long old0 old1 young0" {
+	p.does("nats req --raw nagi.sites.act.orphans-adopt", "<list>", orphans.List, "<adoptable>", "1",
+		"<owner>", "young1", "<key>", "old0")
+	p.becomes(`"kumori/ownerkey":"old0"`, "nats kv get --raw pages young1")
+	orphans = answer[orphaned](p, p.types("nats req --raw nagi.sites.read.orphans ''"))
+	p.does("nats req --raw nagi.sites.act.orphans-delete", "<list>", orphans.List, "<count>", "1")
+	if got := p.pages(); got != "between0 between1 long old0 old1 young0 young1" {
 		t.Errorf("the pages are %s", got)
 	}
 
@@ -258,7 +262,7 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 	p.becomes(`"count":1,`, "nats req --raw nagi.sites.read.brake-list ''")
 	p.does("nats kv put sites-status _nagi.release", "<engagement>", brake.Engagement, "<count>", "1")
 	p.becomes(`"engaged":false`, "nats req --raw nagi.sites.read.brake-list ''")
-	p.becomes("between0 between1 old0 old1 young0", "echo $(nats kv ls pages | sort)")
+	p.becomes("between0 between1 old0 old1 young0 young1", "echo $(nats kv ls pages | sort)")
 
 	// The status bucket is lost, without a backup.
 	p.does("nats stream edit -f KV_sites --allow-msg-ttl")
@@ -269,7 +273,7 @@ func TestTheProcedureOfARestoreIsWhatThePageSays(t *testing.T) {
 	p.starts()
 	p.does("nats kv put sites-status _nagi.instance", "<id>", instance)
 	p.becomes(`"phase":"Synced"`, "nats kv get --raw sites-status young0")
-	if got := p.pages(); got != "between0 between1 old0 old1 young0" {
+	if got := p.pages(); got != "between0 between1 old0 old1 young0 young1" {
 		t.Errorf("the pages are %s", got)
 	}
 	for _, command := range p.page {

@@ -255,13 +255,15 @@ func both(a, b func(*walk) []string) func(*walk) []string {
 	return func(w *walk) []string { return append(a(w), b(w)...) }
 }
 
-// young has three pages of a site that never was, as far as the buckets know.
+// young has three pages of a site that never was, as far as the buckets know, and one of another.
 func young(w *walk) {
 	w.Helper()
 	instance := strings.TrimSpace(w.sh("admin", "nats kv get --raw sites-status _nagi.instance"))
-	for i := range 3 {
-		w.sh("admin", fmt.Sprintf(`nats kv put pages shop.young%d '{"metadata":{"annotations":{"kumori/ownerkind":"Site",`+
-			`"kumori/ownerkey":"shop/young","nagi/ownerinstance":"%s"}}}'`, i, instance))
+	for page, site := range map[string]string{
+		"young0": "shop/young", "young1": "shop/young", "young2": "shop/young", "adopted": "shop/former",
+	} {
+		w.sh("admin", fmt.Sprintf(`nats kv put pages shop.%s '{"metadata":{"annotations":{"kumori/ownerkind":"Site",`+
+			`"kumori/ownerkey":"%s","nagi/ownerinstance":"%s"}}}'`, page, site, instance))
 	}
 }
 
@@ -336,6 +338,20 @@ var sites = []step{
 			if left := w.sh("admin", "nats kv ls pages"); strings.Contains(left, "young") {
 				w.Errorf("left are %s", left)
 			}
+		},
+	},
+	{
+		page: "docs/service.md", as: "operator", command: `nats req nagi.sites.read.orphans '{"owner":"shop/former"}'`,
+		shows: []string{`"list":"`, `"adoptable":1`}, check: decodes,
+	},
+	{
+		page: "docs/service.md", as: "operator",
+		command: `nats req nagi.sites.act.orphans-adopt ` +
+			`'{"list":"5f1c0b6a9d3e7248","expect":1,"owner":"shop/former","newOwner":"shop/home"}'`,
+		with:  orphanList("operator", "sites", "5f1c0b6a9d3e7248"),
+		shows: []string{`"adopted":1`, `"left":0`, `"skipped":0`},
+		check: func(w *walk, _ string) {
+			w.has(w.sh("admin", "nats kv get --raw pages shop.adopted"), `"kumori/ownerkey":"shop/home"`)
 		},
 	},
 	{

@@ -152,7 +152,7 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	} {
 		a.state(key, state)
 	}
-	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 17 {
+	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 18 {
 		t.Errorf("%v", about)
 	}
 	a.done("read", "stats", `{}`)
@@ -183,10 +183,14 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	if answer, code := a.ask("act", "orphans-delete", `{"list":"x","expect":3}`); code != "409" || answer["deletable"] == nil {
 		t.Errorf("%v", answer)
 	}
+	answer, code := a.ask("act", "orphans-adopt", `{"list":"x","expect":3,"owner":"young","newOwner":"calm"}`)
+	if code != "409" || answer["adoptable"] == nil {
+		t.Errorf("%v", answer)
+	}
 	a.done("act", "brake-release", fmt.Sprintf(`{"engagement":%q,"count":%d}`, engagement, gone))
 	for name := range serviceDefinitions(t) {
 		if strings.HasSuffix(name, "-answer") && !a.seen[name] && !strings.HasPrefix(name, "brake-vanished") &&
-			!strings.HasPrefix(name, "brake-restore") && name != "orphans-delete-answer" {
+			!strings.HasPrefix(name, "brake-restore") && name != "orphans-delete-answer" && name != "orphans-adopt-answer" {
 			t.Errorf("no answer was a %s", name)
 		}
 	}
@@ -235,6 +239,8 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 		"orphans-request":       reflect.TypeFor[service.OrphansRequest](), "orphans-answer": reflect.TypeFor[service.Orphans](),
 		"orphans-delete-request": reflect.TypeFor[service.OrphansDeleteRequest](),
 		"orphans-delete-answer":  reflect.TypeFor[service.OrphansDeleted](),
+		"orphans-adopt-request":  reflect.TypeFor[service.OrphansAdoptRequest](),
+		"orphans-adopt-answer":   reflect.TypeFor[service.OrphansAdopted](),
 	} {
 		compare(t, name, membersOf(of), keys(defs[name].Properties))
 	}
@@ -279,7 +285,7 @@ func TestTheServicesDocumentationIsWhatItIs(t *testing.T) {
 	}
 	for _, reason := range []string{
 		service.ReasonReconcile, service.ReasonUnpark, service.ReasonResync, service.ReasonSuspend, service.ReasonResume,
-		service.ReasonBrakeRelease, service.ReasonBrakeRestore, service.ReasonOrphansDelete,
+		service.ReasonBrakeRelease, service.ReasonBrakeRestore, service.ReasonOrphansDelete, service.ReasonOrphansAdopt,
 	} {
 		if !bytes.Contains(data, []byte("`"+reason+"`")) {
 			t.Errorf("docs/service.md does not name the reason %s", reason)
@@ -296,9 +302,14 @@ func TestTheServicesSchemaRefusesWhatIsNoRequest(t *testing.T) {
 		"brake-release-request":  {`{}`, `{"engagement":"x"}`, `{"count":1}`, `{"engagement":"x","count":-1}`},
 		"orphans-request":        {`{"limit":-1}`, `{"namespace":"shop"}`},
 		"orphans-delete-request": {`{}`, `{"expect":1}`, `{"list":"x"}`, `{"list":"","expect":1}`, `{"list":"x","expect":0}`},
-		"stats-request":          {`{"more":1}`, `7`},
-		"explain-answer":         {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
-		"error":                  {`{"code":200,"description":""}`, `{"code":400}`},
+		"orphans-adopt-request": {
+			`{}`, `{"list":"x","expect":1,"owner":"a"}`, `{"list":"x","expect":1,"newOwner":"b"}`,
+			`{"list":"","expect":1,"owner":"a","newOwner":"b"}`, `{"list":"x","expect":0,"owner":"a","newOwner":"b"}`,
+			`{"list":"x","expect":1,"owner":"a","newOwner":""}`,
+		},
+		"stats-request":  {`{"more":1}`, `7`},
+		"explain-answer": {`{}`, `{"key":"a","state":"fine","says":"","leading":true}`},
+		"error":          {`{"code":200,"description":""}`, `{"code":400}`},
 	} {
 		schema := serviceSchema(t, name)
 		for _, body := range bodies {

@@ -1,0 +1,127 @@
+package worlds
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is what happens in a night.
+type Plan struct {
+	Seed     uint64
+	Replicas int
+	Workers  int
+	Keys     int // documents that users have
+	File     bool
+	Resync   time.Duration
+	Compare  time.Duration // of the clients: a subject reads it
+	Length   time.Duration // of the time with faults
+	Events   []Event       // in the order of their times
+}
+
+// Event is one thing that happens.
+type Event struct {
+	At   time.Duration // since the world began
+	Do   deed
+	For  time.Duration // how long it lasts, where it lasts
+	Key  string        // a user's document
+	Who  int           // which replica, in the order of their starts; Leader for the one that leads
+	Dice uint64        // what else there is to choose
+}
+
+// Leader is the replica that leads when an event happens.
+const Leader = -1
+
+func (e Event) String() string {
+	s := fmt.Sprintf("%9.3f %s", e.At.Seconds(), e.Do)
+	if about[e.Do].to == aReplica {
+		if e.Who == Leader {
+			s += " (the leader)"
+		} else {
+			s += fmt.Sprintf(" (replica %d)", e.Who)
+		}
+	}
+	if e.Key != "" {
+		s += " " + e.Key
+	}
+	if e.For > 0 {
+		s += fmt.Sprintf(" for %v", e.For)
+	}
+	return s
+}
+
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d replicas, %d workers, %d keys, file storage %v, resync %v, compare %v, faults for %v\n",
+		p.Seed, p.Replicas, p.Workers, p.Keys, p.File, p.Resync, p.Compare, p.Length)
+	for _, e := range p.Events {
+		fmt.Fprintln(&b, e)
+	}
+	return b.String()
+}
+
+// Has reports whether one of some deeds is in the plan.
+func (p Plan) Has(deeds ...deed) bool {
+	return slices.ContainsFunc(p.Events, func(e Event) bool { return slices.Contains(deeds, e.Do) })
+}
+
+// Dice are random numbers of the plan's seed and the words: the same for the same.
+func (p Plan) Dice(words ...any) *rand.Rand {
+	return rand.New(rand.NewPCG(p.Seed, hash(words...)))
+}
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// between returns a time of at least a and less than b.
+func between(r *rand.Rand, a, b time.Duration) time.Duration {
+	return a + time.Duration(r.Int64N(int64(b-a)))
+}
+
+// PlanOf makes the plan of a seed. Some deeds are chosen for the night, and happen again and again.
+func PlanOf(seed uint64) Plan {
+	p := Plan{Seed: seed}
+	r := p.Dice("plan")
+	p.Replicas, p.Workers, p.Keys = 2+r.IntN(2), 1+r.IntN(4), pick(r, 4, 8, 16)
+	p.File = r.IntN(3) > 0
+	p.Resync = pick(r, time.Minute, 10*time.Minute)
+	p.Compare = pick(r, 30*time.Second, 3*time.Minute)
+	p.Length = 6 * time.Minute
+	menu := faults()
+	r.Shuffle(len(menu), func(i, j int) { menu[i], menu[j] = menu[j], menu[i] })
+	menu = menu[:2+r.IntN(6)]
+	mean := pick(r, 4*time.Second, 12*time.Second)
+	for at := 5 * time.Second; at < p.Length; at += between(r, mean/4, mean*7/4) {
+		do := menu[r.IntN(len(menu))]
+		if do == serverRestarts && !p.File {
+			do = cut
+		}
+		e := Event{At: at, Do: do, For: between(r, time.Second, 40*time.Second), Who: Leader, Dice: r.Uint64()}
+		if r.IntN(3) == 0 {
+			e.Who = r.IntN(p.Replicas)
+		}
+		if about[do].key {
+			e.Key = p.Key(r.IntN(p.Keys))
+		}
+		if !about[do].lasts {
+			e.For = 0
+		}
+		p.Events = append(p.Events, e)
+	}
+	for at := time.Second; at < p.Length; {
+		e := Event{At: at, Do: pick(r, everyday...), Dice: r.Uint64()}
+		e.Key = p.Key(r.IntN(p.Keys))
+		p.Events = append(p.Events, e)
+		at += between(r, 0, 4*time.Second)
+		if r.IntN(20) == 0 {
+			at += 40 * time.Second
+		}
+	}
+	slices.SortStableFunc(p.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// Key is the i-th key of a plan.
+func (p Plan) Key(i int) string { return fmt.Sprint("k", i) }

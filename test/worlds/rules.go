@@ -1,0 +1,161 @@
+package worlds
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rule is what holds in each night.
+type Rule string
+
+// The rules.
+const (
+	// OneAttempt: no two replicas reconcile a key at once, but for a reconciler whose context has ended.
+	OneAttempt Rule = "one attempt"
+	// InTerm: no replica writes to a bucket while the lease names another.
+	InTerm Rule = "in term"
+	// KeepsOwned: nothing is deleted that has an owner.
+	KeepsOwned Rule = "keeps owned"
+	// OwnWrites: a replica reads what it wrote.
+	OwnWrites Rule = "own writes"
+	// Told: a key that stands still for more than twenty seconds is in Degraded, or Explain says why.
+	Told Rule = "told"
+	// Settled: in the quiet each document is reconciled, and the subject agrees.
+	Settled Rule = "settled"
+	// OneLeader: in the quiet one replica leads.
+	OneLeader Rule = "one leader"
+	// Well: in the quiet nothing is degraded, and Explain knows of nothing that is to be done.
+	Well Rule = "well"
+	// InOrder: the revision that a record has observed does not go back.
+	InOrder Rule = "in order"
+	// NothingLeft: in the quiet there are no records of documents that are gone, and replicas remember nothing of keys.
+	NothingLeft Rule = "nothing left"
+	// Ended: a replica that is told to stop does.
+	Ended Rule = "ended"
+)
+
+// Broken is a rule that a night has broken.
+type Broken struct {
+	Rule Rule
+	At   time.Duration // since the world began
+	Says string
+}
+
+func (b Broken) String() string { return fmt.Sprintf("%.3f %s: %s", b.At.Seconds(), b.Rule, b.Says) }
+
+// breaks notes a broken rule.
+func (w *world) breaks(r Rule, format string, args ...any) {
+	b := Broken{r, time.Since(w.begin), fmt.Sprintf(format, args...)}
+	w.note("BROKEN", "%s: %s", b.Rule, b.Says)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = append(w.broken, b)
+}
+
+// tenure is since when the lease names an identity; "" if it is free, or if that is not known.
+type tenure struct {
+	since    time.Time
+	identity string
+	known    bool
+}
+
+// write is one write of a replica to a bucket.
+type write struct {
+	at time.Time
+	by string
+	message
+}
+
+// sends is told of each write that a replica sends.
+func (w *world) sends(by string, m message) {
+	w.mu.Lock()
+	if m.bucket == w.subject.status() && m.key == leaseKey {
+		if id := holderOf(m.value); id != "" {
+			w.identity[id] = by
+		}
+		renewed := by == w.renewing
+		if w.renewing = by; renewed {
+			w.mu.Unlock()
+			return
+		}
+	}
+	if !strings.HasPrefix(m.key, "_nagi") && w.isOurs(m.bucket) {
+		w.writes = append(w.writes, write{time.Now(), by, m})
+	}
+	says, ok := w.unownedLocked(m)
+	w.mu.Unlock()
+	if !ok {
+		w.breaks(KeepsOwned, "%s %s", by, says)
+	}
+	what := "writes"
+	if m.marker {
+		what = "deletes"
+	}
+	w.note(by, "%s %s/%s %.300s", what, m.bucket, m.key, m.value)
+}
+
+func (w *world) isOurs(bucket string) bool { return slices.Contains(w.subject.buckets(), bucket) }
+
+// unownedLocked reports whether a message may be sent, or says which delete of what an owner wants it is. What began
+// before the owner was there goes on for a while.
+func (w *world) unownedLocked(m message) (says string, ok bool) {
+	if !slices.Contains(w.subject.Owned, m.bucket) {
+		return "", true
+	}
+	id := m.bucket + "/" + m.key
+	if !m.marker {
+		if owner := ownerOf(m.value); owner != "" {
+			w.owners[id] = owner
+		}
+		return "", true
+	}
+	owner := w.owners[id]
+	e := w.model[owner]
+	if owner == "" || e.state != exists || time.Since(e.since) < settle || w.subject.Wants == nil ||
+		!w.subject.Wants(e.document, m.bucket, m.key) {
+		return "", true
+	}
+	return fmt.Sprintf("deletes %s, and %s wants it since %.3f", id, owner, e.since.Sub(w.begin).Seconds()), false
+}
+
+// ownerOf reads who owns what is in NATS.
+func ownerOf(value []byte) string {
+	var o struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	_ = json.Unmarshal(value, &o)
+	return o.Metadata.Annotations["kumori/ownerkey"]
+}
+
+// holdTerms holds what replicas wrote against who held the lease.
+func (w *world) holdTerms() {
+	w.mu.Lock()
+	tenures, writes := w.holder, w.writes
+	w.mu.Unlock()
+	i := -1
+	for _, m := range writes {
+		for i+1 < len(tenures) && !tenures[i+1].since.After(m.at) {
+			i++
+		}
+		if i < 0 || !tenures[i].known {
+			continue
+		}
+		now := w.identity[tenures[i].identity]
+		before := ""
+		if i > 0 && m.at.Equal(tenures[i].since) {
+			before = w.identity[tenures[i-1].identity]
+		}
+		if m.by != now && m.by != before {
+			w.mu.Lock()
+			w.broken = append(w.broken, Broken{InTerm, m.at.Sub(w.begin), fmt.Sprintf(
+				"%s writes %s/%s, and since %.3f the lease is of %q (%s)", m.by, m.bucket, m.key,
+				tenures[i].since.Sub(w.begin).Seconds(), now, tenures[i].identity)})
+			w.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package worlds
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
+)
+
+// fabricated is a world in which nothing runs.
+func fabricated() *world {
+	return &world{
+		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
+		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+	}
+}
+
+func (w *world) rules() (all []Rule) {
+	for _, b := range w.broken {
+		all = append(all, b.Rule)
+	}
+	return all
+}
+
+func (w *world) wants(t *testing.T, rules ...Rule) {
+	t.Helper()
+	if !slices.Equal(w.rules(), rules) {
+		t.Errorf("broken: %v, want %v", w.broken, rules)
+	}
+}
+
+const aPage = `{"metadata":{"annotations":{"kumori/ownerkey":"k1"}}}`
+
+func TestWhatAnOwnerWantsIsKept(t *testing.T) {
+	const long, short = time.Minute, time.Second
+	one, two := []byte(`{"spec":{"title":"t","pages":1}}`), []byte(`{"spec":{"title":"t","pages":2}}`)
+	for name, test := range map[string]struct {
+		owner existence
+		key   string
+		want  []Rule
+	}{
+		"its owner is there":              {existence{exists, time.Now().Add(-long), two}, "k1.1", []Rule{KeepsOwned}},
+		"its owner is there since now":    {existence{exists, time.Now().Add(-short), two}, "k1.1", nil},
+		"its owner does not want it":      {existence{exists, time.Now().Add(-long), one}, "k1.1", nil},
+		"its owner is gone":               {existence{gone, time.Now().Add(-long), nil}, "k1.1", nil},
+		"whether its owner is is unknown": {existence{unknown, time.Now().Add(-long), nil}, "k1.1", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fabricated()
+			w.model["k1"] = test.owner
+			w.sends("r1", message{bucket: "pages", key: test.key, value: []byte(aPage)})
+			w.sends("r1", message{bucket: "pages", key: test.key, marker: true})
+			w.wants(t, test.want...)
+		})
+	}
+}
+
+func TestWritesAreInTerms(t *testing.T) {
+	const one, two = "host_1", "host_2"
+	write := func(at time.Duration, by string) func(w *world) {
+		return func(w *world) {
+			w.writes = append(w.writes, write{w.begin.Add(at), by, message{bucket: "sites-status", key: "k1"}})
+		}
+	}
+	lease := func(at time.Duration, identity string) func(w *world) {
+		return func(w *world) { w.holds(tenure{w.begin.Add(at), identity, true}) }
+	}
+	lost := func(at time.Duration) func(w *world) {
+		return func(w *world) { w.holds(tenure{since: w.begin.Add(at)}) }
+	}
+	for name, test := range map[string]struct {
+		tale []func(*world)
+		want []Rule
+	}{
+		"by the holder":                {[]func(*world){lease(1, one), write(2, "r1")}, nil},
+		"by another":                   {[]func(*world){lease(1, one), write(2, "r2")}, []Rule{InTerm}},
+		"after a hand-over":            {[]func(*world){lease(1, one), lease(3, two), write(4, "r1")}, []Rule{InTerm}},
+		"as it is handed over":         {[]func(*world){lease(1, one), lease(3, two), write(3, "r1"), write(3, "r2")}, nil},
+		"of a lease that is free":      {[]func(*world){lease(1, one), lease(3, ""), write(4, "r1")}, []Rule{InTerm}},
+		"of a lease that is not known": {[]func(*world){lease(1, one), lost(3), write(4, "r2")}, nil},
+		"before there is one":          {[]func(*world){write(1, "r1"), lease(2, one)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fabricated()
+			w.identity[one], w.identity[two] = "r1", "r2"
+			for _, step := range test.tale {
+				step(w)
+			}
+			w.holdTerms()
+			w.wants(t, test.want...)
+		})
+	}
+}
+
+func TestOneAttemptAtATime(t *testing.T) {
+	w := fabricated()
+	ctx, cancel := context.WithCancel(t.Context())
+	_, end := w.begins(ctx, "r1", controller.Request{Key: "k1"})
+	_, endOther := w.begins(t.Context(), "r2", controller.Request{Key: "k2"})
+	w.wants(t)
+	_, endSecond := w.begins(t.Context(), "r2", controller.Request{Key: "k1"})
+	w.wants(t, OneAttempt)
+	end(nil)
+	endSecond(nil)
+	endOther(nil)
+	_, _ = w.begins(ctx, "r1", controller.Request{Key: "k1"})
+	cancel()
+	_, _ = w.begins(t.Context(), "r2", controller.Request{Key: "k1"}) // the first is deaf, and its term is over
+	w.wants(t, OneAttempt)
+}
+
+func TestRecordsDoNotGoBack(t *testing.T) {
+	record := func(revision, observed uint64, stream string) Document {
+		return Document{fmt.Appendf(nil, `{"observedRevision":%d,"stream":%q}`, observed, stream), revision}
+	}
+	w := fabricated()
+	w.holdOrder("k1", Document{}, record(1, 5, "a"))
+	w.holdOrder("k1", record(1, 5, "a"), record(2, 5, "a"))
+	w.holdOrder("k1", record(2, 5, "a"), record(3, 2, "b")) // another stream of documents
+	w.holdOrder("k1", record(3, 5, "a"), record(2, 4, "a")) // a backup of records
+	w.wants(t)
+	w.holdOrder("k1", record(2, 5, "a"), record(3, 4, "a"))
+	w.wants(t, InOrder)
+}
+
+// TestANightTellsABrokenRuleWithAShortPlan: the subject wants no document k0.
+func TestANightTellsABrokenRuleWithAShortPlan(t *testing.T) {
+	p := Plan{Seed: 1, Replicas: 2, Workers: 1, Keys: 2, Resync: time.Minute, Compare: 30 * time.Second, Length: 20 * time.Second}
+	for i, do := range []deed{cut, put, put, lostAcks} {
+		p.Events = append(p.Events, Event{At: time.Duration(i+1) * 2 * time.Second, Do: do, Key: p.Key(i / 2), Dice: uint64(i)})
+	}
+	picky := func(t *testing.T, p Plan) Subject {
+		s := sites(t, p)
+		s.Agrees = func(s Snapshot) (wrong, left []string) {
+			if _, there := s.Primaries["k0"]; there {
+				return []string{"k0 is there"}, nil
+			}
+			return nil, nil
+		}
+		return s
+	}
+	broken, lines := play(t, picky, p)
+	if len(broken) == 0 || broken[0].Rule != Settled {
+		t.Fatalf("broken: %v, want %s", broken, Settled)
+	}
+	p, broken, _ = reduce(t, picky, p, broken, lines, 20)
+	if len(p.Events) != 1 || p.Events[0].Do != put || p.Events[0].Key != "k0" || broken[0].Rule != Settled {
+		t.Errorf("reduced to %v%v, want one put of k0", p, broken)
+	}
+}
+
+func TestASeedMakesOnePlan(t *testing.T) {
+	if one, again := PlanOf(7).String(), PlanOf(7).String(); one != again {
+		t.Errorf("two plans of one seed:\n%s\n%s", one, again)
+	}
+	met := map[deed]bool{}
+	for seed := range uint64(300) {
+		for _, e := range PlanOf(seed).Events {
+			met[e.Do] = true
+		}
+	}
+	for d := range about {
+		if !met[d] {
+			t.Errorf("no plan of 300 has %q", d)
+		}
+	}
+}

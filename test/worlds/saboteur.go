@@ -1,0 +1,258 @@
+package worlds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// disturb is what happens to a replica.
+func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) {
+	x := p.wire
+	some := 1 + r.IntN(3)
+	directions := pick(r, []natstest.Direction{natstest.ToServer}, []natstest.Direction{natstest.FromServer},
+		[]natstest.Direction{natstest.ToServer, natstest.FromServer})
+	switch e.Do {
+	case slow:
+		x.proxy.Delay(between(r, time.Millisecond, 1500*time.Millisecond), directions...)
+		sleep(ctx, e.For)
+		x.proxy.Delay(0)
+	case cut:
+		x.proxy.Cut()
+	case refused:
+		x.proxy.Refuse()
+		sleep(ctx, e.For)
+		p.resume()
+	case halfOpen:
+		x.proxy.Blackhole(directions...)
+		sleep(ctx, e.For)
+		p.resume()
+	case paused:
+		x.proxy.Hold(directions...)
+		sleep(ctx, e.For)
+		p.resume()
+	case lostAcks:
+		x.meet(some, isAck, natstest.Fate{Lost: true})
+	case lostWrites:
+		x.meet(some, isWrite, natstest.Fate{Lost: true})
+	case lostAsks:
+		x.meet(some, isAsk, natstest.Fate{Lost: true})
+	case lostNews:
+		x.meet(some, isNews, natstest.Fate{Lost: true})
+	case doubled:
+		x.meet(some, isAny, natstest.Fate{Twice: true})
+	case lateAcks:
+		x.meet(some, isAck, natstest.Fate{Late: e.For})
+	case crash, update:
+		if len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
+			return
+		}
+		p.end(e.Do == crash)
+		sleep(ctx, e.For/4)
+		w.launch(context.Background())
+	}
+}
+
+// resume ends what is wrong with a wire, unless its process has crashed.
+func (p *Process) resume() {
+	if !p.gone.Load() {
+		p.wire.proxy.Resume()
+	}
+}
+
+// breakStreams is what happens to the server and its streams. One thing at a time happens to each.
+func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
+	bucket := pick(r, w.subject.buckets()...)
+	switch e.Do {
+	case serverRestarts, rights:
+		bucket = "server"
+	case backup, purgeOwned:
+		bucket = pick(r, w.subject.Owned...)
+	case backupDocs, purgeDocs:
+		bucket = w.subject.Primaries
+	case backupRecords:
+		bucket = w.subject.status()
+	}
+	release, ok := w.tryTake(bucket)
+	if !ok {
+		return
+	}
+	defer release()
+	switch e.Do {
+	case serverRestarts:
+		w.server.Stop()
+		w.holds(tenure{}) // a watch that goes on later does not see all
+		sleep(ctx, e.For/2)
+		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
+	case rights:
+		denied := pick(r, w.subject.buckets()...)
+		w.note("saboteur", "replicas may not write to %s", denied)
+		w.reload(func(o *server.Options) {
+			users(o)
+			o.Users[0].Permissions = &server.Permissions{
+				Publish: &server.SubjectPermission{Deny: []string{"$KV." + denied + ".>"}},
+			}
+		})
+		sleep(ctx, e.For)
+		w.reload(users)
+	case full:
+		w.reconfigure(bucket, func(c *jetstream.StreamConfig, s jetstream.StreamState) { c.MaxBytes = int64(s.Bytes) + 10 })
+		sleep(ctx, e.For)
+		w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.MaxBytes = -1 })
+	case refusing:
+		w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.MaxMsgSize = 1 })
+		sleep(ctx, e.For)
+		w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.MaxMsgSize = -1 })
+	case backup, backupDocs, backupRecords:
+		w.restore(ctx, bucket, e.For, between(r, 0, 10*time.Second))
+	case purgeOwned, purgeDocs:
+		w.aboutDocuments(bucket, func() {
+			w.once("purging "+bucket, func(ctx context.Context, s jetstream.Stream) error { return s.Purge(ctx) }, bucket)
+		})
+	}
+}
+
+func (w *world) reload(change func(*server.Options)) {
+	w.patiently("changing rights", func(context.Context) error { return w.server.Reload(change) })
+}
+
+// aboutDocuments calls f, which may change what documents there are.
+func (w *world) aboutDocuments(bucket string, f func()) {
+	if bucket != w.subject.Primaries {
+		f()
+		return
+	}
+	defer w.take("user")()
+	for _, key := range w.keys() {
+		w.knows(key, unknown, nil)
+	}
+	f()
+	w.learn(w.keys()...)
+}
+
+func (w *world) once(what string, f func(context.Context, jetstream.Stream) error, bucket string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	s, err := w.js.Stream(ctx, "KV_"+bucket)
+	if err == nil {
+		err = f(ctx, s)
+	}
+	w.note("saboteur", "%s: %v", what, err)
+}
+
+func (w *world) reconfigure(bucket string, change func(*jetstream.StreamConfig, jetstream.StreamState)) {
+	w.patiently("configuring "+bucket, func(ctx context.Context) error {
+		s, err := w.js.Stream(ctx, "KV_"+bucket)
+		if err != nil {
+			return err
+		}
+		info := s.CachedInfo()
+		change(&info.Config, info.State)
+		_, err = w.js.UpdateStream(ctx, info.Config)
+		w.note("saboteur", "%s: at most %d bytes, %d in a message: %v", bucket, info.Config.MaxBytes, info.Config.MaxMsgSize, err)
+		return err
+	})
+}
+
+// restore replaces a stream by a backup.
+func (w *world) restore(ctx context.Context, bucket string, after, away time.Duration) {
+	var backup *natstest.Snapshot
+	w.patiently("a backup of "+bucket, func(ctx context.Context) (err error) {
+		backup, err = natstest.TakeSnapshot(ctx, w.nc, "KV_"+bucket)
+		return err
+	})
+	sleep(ctx, after)
+	w.aboutDocuments(bucket, func() {
+		w.patiently("deleting "+bucket, func(ctx context.Context) error {
+			err := w.js.DeleteStream(ctx, "KV_"+bucket)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil
+			}
+			return err
+		})
+		w.note("saboteur", "%s is deleted", bucket)
+		sleep(ctx, away)
+		w.patiently("restoring "+bucket, func(ctx context.Context) error {
+			err := backup.Restore(ctx, w.nc)
+			if err != nil && strings.Contains(err.Error(), "already") { // a replica has made it anew
+				w.note("saboteur", "%s is there again: %v", bucket, err)
+				return nil
+			}
+			return err
+		})
+		w.note("saboteur", "%s is restored", bucket)
+	})
+}
+
+// touch is what a saboteur does to a key.
+func (w *world) touch(e Event, r *rand.Rand) {
+	bucket, key := w.subject.status(), e.Key
+	switch e.Do {
+	case vanishDoc:
+		bucket = w.subject.Primaries
+	case noLease:
+		key = leaseKey
+	case reserved:
+		key = pick(r, "_nagi.controller", "_nagi.instance", "_nagi.stream", "_nagi.brake")
+	case deleteOwned, editOwned, vanishOwned:
+		bucket = pick(r, w.subject.Owned...)
+		if key = w.anyKey(bucket, r); key == "" {
+			return
+		}
+	}
+	purge := func(ctx context.Context, s jetstream.Stream) error {
+		return s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+bucket+"."+key))
+	}
+	do := purge
+	switch e.Do {
+	case deleteOwned, noRecord, noLease:
+		do = func(ctx context.Context, _ jetstream.Stream) error {
+			kv, err := w.js.KeyValue(ctx, bucket)
+			if err == nil {
+				err = kv.Delete(ctx, key)
+			}
+			return err
+		}
+	case editOwned:
+		do = func(ctx context.Context, _ jetstream.Stream) error {
+			kv, err := w.js.KeyValue(ctx, bucket)
+			if err != nil {
+				return err
+			}
+			was, err := kv.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			_, err = kv.Put(ctx, key, bytes.Replace(was.Value(), []byte(`"title":"`), []byte(`"title":"edited `), 1))
+			return err
+		}
+	}
+	if e.Do != vanishDoc {
+		w.once(string(e.Do)+" "+key, do, bucket)
+		return
+	}
+	defer w.take("user")()
+	w.knows(key, unknown, nil)
+	w.once(string(e.Do)+" "+key, do, bucket)
+	w.learn(key)
+}
+
+// anyKey is a key of a bucket, or "" if it has none or does not answer.
+func (w *world) anyKey(bucket string, r *rand.Rand) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	all, err := w.read(ctx, bucket)
+	if err != nil || len(all) == 0 {
+		return ""
+	}
+	return pick(r, slices.Sorted(maps.Keys(all))...)
+}
