@@ -46,10 +46,12 @@ func TestATeardownKeepsItsRetryDelayWhileSweepsAskAboutMore(t *testing.T) {
 		go func() { s.Collect(ctx); close(end) }()
 		due := func() bool { return q.Counts().Ready[queue.Background] > 0 }
 		time.Sleep(5*time.Minute - time.Second)
+		synctest.Wait()
 		if looks != 30 || due() {
 			t.Errorf("%d sweeps, and it is due: %v", looks, due())
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if looks != 31 || !due() {
 			t.Errorf("%d sweeps, and it is due: %v", looks, due())
 		}

@@ -24,7 +24,8 @@ type slowSource struct {
 
 	family    []*metav1.ObjectMeta // of one owner
 	written   int
-	silent    bool // it writes, and does not answer
+	read      func() // the object is read, and written in a moment
+	silent    bool   // it writes, and does not answer
 	rewritten func(*metav1.ObjectMeta)
 }
 

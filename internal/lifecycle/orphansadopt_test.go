@@ -20,6 +20,9 @@ func (s *slowSource) Rewrite(ctx context.Context, obj metav1.Object, change func
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if s.read != nil {
+		s.read()
+	}
 	for _, now := range s.family {
 		if now.Name != obj.GetName() {
 			continue
@@ -177,7 +180,7 @@ func TestNothingIsWrittenThatAnOwnerWouldNotHaveByThen(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				td, s := familyOf(1, 2*time.Second)
 				order := adoption(t, td)
-				time.AfterFunc(time.Second, func() { test.comes(s.g) })
+				s.read = func() { test.comes(s.g) }
 				done, err := td.AdoptOrphans(t.Context(), order)
 				if done.Adopted != 0 || s.written != 0 || !errors.Is(err, test.want) {
 					t.Errorf("%+v, %d written, error %v", done, s.written, err)
