@@ -109,7 +109,7 @@ func TestAnInventedControllerDoesNotDescribeAKind(t *testing.T) {
 				c := run(w, "sites", client[*site](w, user, sitesConfig), Publish(Options{Interval: time.Minute}),
 					controller.WithEventRecorder(&warned))
 				natstest.Eventually(w, "it leads", func() bool { return c.Stats().Leading })
-				time.Sleep(time.Hour)
+				time.Sleep(10 * time.Minute)
 				entry := w.published("it is published", func(e *Entry) bool { return len(e.Controllers) == 2 })
 				by, title := "ghost", true
 				if test.ours {
@@ -150,7 +150,7 @@ func TestOfTwoControllersTheFirstDescribesWhileItIsThere(t *testing.T) {
 		}
 		w.published("both are there", by("sites"))
 		first.stop()
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		w.published("the first describes", by("sites"))
 		if told := second.log.about(); len(told) > 0 {
 			t.Errorf("told %q", told)
@@ -159,7 +159,7 @@ func TestOfTwoControllersTheFirstDescribesWhileItIsThere(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		w.published("the second describes", by("checks"))
 		back := run(w, "sites", client[*site](w, w.js, sitesConfig), Publish(Options{Interval: time.Minute}))
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		w.published("the second describes still", by("checks"))
 		if told := append(second.log.about(), back.log.about()...); len(told) != 1 {
 			t.Errorf("told %q", told)
@@ -193,7 +193,7 @@ func TestTwoLivingControllersDoNotTakeTurns(t *testing.T) {
 		options = Publish(Options{Interval: time.Minute, JetStream: hub.js})
 		second := run(b, "checks", client[*site](b, b.js, checks), options)
 		hub.published("both are there", func(e *Entry) bool { return len(e.Controllers) == 2 })
-		if by := hub.by(hub.js, time.Hour); !slices.Equal(by, []string{"sites"}) {
+		if by := hub.by(hub.js, 10*time.Minute); !slices.Equal(by, []string{"sites"}) {
 			t.Errorf("one after another the kind was described by %q", by)
 		}
 		if told := first.log.about(); len(told) > 0 {
@@ -227,7 +227,7 @@ func TestAControllerThatDescribesAgainLives(t *testing.T) {
 			t.Errorf("without the status bucket of the first it told %q", told)
 		}
 		w.put(before) // as the first does where it finds that the second is not there
-		if by := w.by(w.js, time.Hour); !slices.Equal(by, []string{"sites"}) {
+		if by := w.by(w.js, 10*time.Minute); !slices.Equal(by, []string{"sites"}) {
 			t.Errorf("described again, the kind was described by %q", by)
 		}
 		if told := second.log.about(); len(told) != 2 || !strings.Contains(told[1], "again") {

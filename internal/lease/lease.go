@@ -72,7 +72,7 @@ type Config struct {
 	Holder func(identity string)
 
 	// Report is called after requests, by one goroutine at a time: nil if the lease was written, or is another's, else
-	// why it cannot be read or written, or what is odd about its holder: ErrOtherControllers, ErrNotRenewed. A read
+	// why it cannot be read or written, or one of ErrOtherControllers, ErrNotRenewed and ErrNoHolder. A read
 	// before a write tells nothing. The last report is nil, so that no stale error remains. It may be nil.
 	Report func(ctx context.Context, err error)
 }

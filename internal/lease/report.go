@@ -49,8 +49,8 @@ func (e *elector) report(ctx context.Context, err error) {
 	e.Report(ctx, err)
 }
 
-// reportWaiting reports why this replica waits, if that is not what a standby does. That no replica holds the lease
-// belongs to the outage after which it is so.
+// reportWaiting reports what there is to tell while this replica waits, see whyWaiting. That no replica holds the lease
+// belongs to the outage after which it is so, and is no line of its own.
 func (e *elector) reportWaiting(ctx context.Context, now version) {
 	why := e.whyWaiting(now)
 	if errors.Is(why, ErrNoHolder) {

@@ -23,11 +23,11 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
-// ErrNoHolder says that the lease is absent, and that a holder of which nothing is left may work on: its key, or the
-// stream, was deleted.
+// ErrNoHolder says that a replica waits although none holds the lease: the key, or the stream, was deleted, or a backup
+// was restored, and a holder that has not noticed may work on.
 var ErrNoHolder = errors.New("no replica holds the lease")
 
-// whyWaiting is what there is to tell while the lease is another's; nil if nothing is.
+// whyWaiting is what there is to tell while this replica waits; nil behind a holder that is as it should be.
 func (e *elector) whyWaiting(now version) error {
 	switch {
 	case now.garbled != nil:

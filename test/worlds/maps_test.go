@@ -135,50 +135,53 @@ func settings(t *testing.T, p Plan) Subject {
 			}
 		},
 	}
-	s.Start = func(ctx context.Context, p *Process) (Controller, error) {
-		sites, pages, err := clientsOf(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		factory := dynamicinformer.NewDynamicSharedInformerFactory(server, 0)
-		handle, err := kube.New[*corev1.ConfigMap](server, configMaps, factory.ForResource(configMaps).Informer(),
-			kube.WithFieldManager("sites"))
-		if err != nil {
-			return nil, err
-		}
-		informing, stop := context.WithCancel(context.Background())
-		factory.Start(informing.Done())
-		p.Closing(func() { stop(); server.endWatches(); factory.Shutdown() })
-		pagesOf := reconcilerOf(p, sites, pages)
-		r := controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
-			one, err := sites.Lister().Get(req.Key)
-			if apierrors.IsNotFound(err) {
-				return controller.Result{}, nil
-			}
-			if err != nil {
-				return controller.Result{}, err
-			}
-			m := &corev1.ConfigMap{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: req.Key},
-			}
-			if _, err := handle.CreateOrUpdate(ctx, m, func(m *corev1.ConfigMap) error {
-				m.Data = map[string]string{"title": one.Spec.Title}
-				return nil
-			}); err != nil {
-				return controller.Result{}, err
-			}
-			return pagesOf.Reconcile(ctx, req)
-		})
-		return controller.New("sites", sites, p.Reconciler(r), append(p.Options(),
-			controller.Owns(pages, controller.WithPrune()), handle.Owns())...)
-	}
+	s.Start = server.start
 	s.Agrees = func(s Snapshot) (says, left []string) {
 		says, left = agreeSites(s)
 		more, leftMore := server.agrees(s)
 		return append(says, more...), append(left, leftMore...)
 	}
 	return s
+}
+
+// start makes a replica that applies the ConfigMaps, and then the pages.
+func (s *apiServer) start(ctx context.Context, p *Process) (Controller, error) {
+	sites, pages, err := clientsOf(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(s, 0)
+	handle, err := kube.New[*corev1.ConfigMap](s, configMaps, factory.ForResource(configMaps).Informer(),
+		kube.WithFieldManager("sites"))
+	if err != nil {
+		return nil, err
+	}
+	informing, stop := context.WithCancel(context.Background())
+	factory.Start(informing.Done())
+	p.Closing(func() { stop(); s.endWatches(); factory.Shutdown() })
+	pagesOf := reconcilerOf(p, sites, pages)
+	r := controller.ReconcilerFunc(func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		one, err := sites.Lister().Get(req.Key)
+		if apierrors.IsNotFound(err) {
+			return controller.Result{}, nil
+		}
+		if err != nil {
+			return controller.Result{}, err
+		}
+		m := &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: req.Key},
+		}
+		if _, err := handle.CreateOrUpdate(ctx, m, func(m *corev1.ConfigMap) error {
+			m.Data = map[string]string{"title": one.Spec.Title}
+			return nil
+		}); err != nil {
+			return controller.Result{}, err
+		}
+		return pagesOf.Reconcile(ctx, req)
+	})
+	return controller.New("sites", sites, p.Reconciler(r), append(p.Options(),
+		controller.Owns(pages, controller.WithPrune()), handle.Owns())...)
 }
 
 // agrees wants a ConfigMap for each site, and no others.

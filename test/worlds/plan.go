@@ -35,6 +35,7 @@ type Event struct {
 // Leader is the replica that leads when an event happens.
 const Leader = -1
 
+// String is a line of a plan: when, what, to which replica or document, and for how long.
 func (e Event) String() string {
 	s := fmt.Sprintf("%9.3f %s", e.At.Seconds(), e.Do)
 	if about[e.Do].to == aReplica {
@@ -53,6 +54,7 @@ func (e Event) String() string {
 	return s
 }
 
+// String is what a night has, and its events, a line each.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d replicas, %d workers, %d keys, file storage %v, resync %v, compare %v, faults for %v\n",

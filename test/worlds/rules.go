@@ -44,6 +44,7 @@ type Broken struct {
 	Says string
 }
 
+// String is when, which rule, and how.
 func (b Broken) String() string { return fmt.Sprintf("%.3f %s: %s", b.At.Seconds(), b.Rule, b.Says) }
 
 // breaks notes a broken rule.

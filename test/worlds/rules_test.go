@@ -128,9 +128,13 @@ func TestRecordsDoNotGoBack(t *testing.T) {
 
 // TestANightTellsABrokenRuleWithAShortPlan: the subject wants no document k0.
 func TestANightTellsABrokenRuleWithAShortPlan(t *testing.T) {
-	p := Plan{Seed: 1, Replicas: 2, Workers: 1, Keys: 2, Resync: time.Minute, Compare: 30 * time.Second, Length: 20 * time.Second}
+	p := Plan{
+		Seed: 1, Replicas: 2, Workers: 1, Keys: 2, Resync: time.Minute, Compare: 30 * time.Second,
+		Length: 20 * time.Second,
+	}
 	for i, do := range []deed{cut, put, put, lostAcks} {
-		p.Events = append(p.Events, Event{At: time.Duration(i+1) * 2 * time.Second, Do: do, Key: p.Key(i / 2), Dice: uint64(i)})
+		at := time.Duration(i+1) * 2 * time.Second
+		p.Events = append(p.Events, Event{At: at, Do: do, Key: p.Key(i / 2), Dice: uint64(i)})
 	}
 	picky := func(t *testing.T, p Plan) Subject {
 		s := sites(t, p)
