@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -48,12 +49,22 @@ func (e *Engine) LeaseRenewed() time.Time {
 func (e *Engine) LeasePause() time.Duration { return e.opts.Lease.RetryPeriod }
 
 // standBy begins the wait for the lease. What was due meanwhile and is gone is forgotten, as Notice does from now on:
-// secondaries that were listed before the primaries name owners that were not known yet.
+// secondaries that were listed before the primaries name owners that were not known yet, and the record of a key may
+// have gone while a worker of the last term had it.
 func (e *Engine) standBy() {
 	e.leadership.wait(true)
 	e.queue.CancelDueUnless(e.primary.Exists)
+	for _, key := range e.keys.KeysWhere(func(*keytable.State) bool { return true }) {
+		if e.isGone(key) {
+			e.keys.Forget(key)
+		}
+	}
 	e.causes.Clear()
 }
+
+// isGone reports whether a key has neither a document nor a record. No event will tell of it any more, so all that is
+// remembered of it is in the way.
+func (e *Engine) isGone(key string) bool { return !e.primary.Exists(key) && !e.records.Exists(key) }
 
 // Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes
 // over warm, and forgets those that are gone, or it would remember every key that ever was: their records and the
@@ -63,7 +74,11 @@ func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priorit
 	defer e.leadership.mu.RUnlock()
 	if e.leadership.waits && !e.primary.Exists(key) {
 		e.queue.CancelDue(key)
-		e.keys.ResetFailures(key) // the replica that leads has its own
+		if e.isGone(key) {
+			e.keys.Forget(key)
+		} else {
+			e.keys.ResetFailures(key) // the replica that leads has its own
+		}
 		return false
 	}
 	e.queue.Add(key, ops, prio)

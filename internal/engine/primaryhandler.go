@@ -160,12 +160,15 @@ func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 		return
 	}
-	if o.Keys.Of(key).Failures > 0 || o.Brake.Holds(key) { // what could not go on was mended
+	state := o.Keys.Of(key)
+	if state.Failures > 0 || state.Parked != nil || o.Brake.Holds(key) { // what could not go on was mended
 		o.Notice(key, operation.Of(operation.Resync), queue.Secondary)
 	}
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
 	// but not if its term is over and another replica finished what it began.
-	if !o.Leads() || !o.Queue.Running(key) {
+	if !o.Leads() {
+		o.Keys.Forget(key)
+	} else if !o.Queue.Running(key) {
 		o.Keys.ForgetTeardown(key)
 	}
 }

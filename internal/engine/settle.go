@@ -71,6 +71,10 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, 
 		e.causes.Forget(it.Key)
 	}
 	e.queue.Done(it.Key)
+	if (o.Rests() || o.Verdict == lifecycle.Terminal) && e.keys.Of(it.Key).Owed && e.isGone(it.Key) {
+		// The record went while the worker had the key, so its event left the key to the worker.
+		e.Notice(it.Key, operation.Of(operation.Resync), queue.Secondary)
+	}
 }
 
 // settleWhenAnswered is apart from settle, which mostly has no write: what a function that outlives its caller refers
