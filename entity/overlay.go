@@ -8,6 +8,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -27,10 +28,50 @@ type overlay[V any] struct {
 // ownWrite is a document or record that this process wrote, or a delete.
 type ownWrite[V any] struct {
 	position
+	key     string    // as in the store
+	at      time.Time // when its acknowledgement came
 	value   V
 	deleted bool
 	refused error // the cache will not take it, and why; then there is no value
 }
+
+// reachedBy reports whether an informer shows the write, or what came after it.
+//
+// Until another stream is noticed the cache may take messages of the one before that were on their way. So the cursor
+// says nothing where the cache has no message of the key that is as late. Where no other stream is noticed for a while
+// that message was removed.
+func (w ownWrite[V]) reachedBy(informer natsinformer.Informer) bool {
+	now := informer.Status() // before the cursor, which is zero by the time a change is counted
+	filled, certain := filledOf(now), time.Since(w.at) > doubtLasts
+	switch {
+	case filled != w.stream:
+		return filled > w.stream
+	case informer.Cursor() < w.revision:
+		return w.doubtful && certain
+	}
+	return hasReached(informer, w.key, w.revision) || certain && now.StreamsNoticed == filled
+}
+
+// hasReached reports whether an informer has a message of a key at a revision or later.
+func hasReached(informer natsinformer.Informer, key string, revision uint64) bool {
+	natsKey := natsKeyOf(key)
+	if informer.Deleted(natsKey) >= revision || informer.InvalidRevision(natsKey) >= revision {
+		return true
+	}
+	item, exists, err := informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return false
+	}
+	object, err := meta.Accessor(item)
+	if err != nil {
+		return false
+	}
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	return err == nil && version >= revision
+}
+
+// natsKeyOf returns a key in NATS, of a key as in the store.
+func natsKeyOf(key string) string { return strings.Replace(key, "/", ".", 1) }
 
 // hasValue reports whether it is neither a delete nor refused.
 func (w ownWrite[V]) hasValue() bool { return !w.deleted && w.refused == nil }
@@ -57,8 +98,8 @@ func (o *overlay[V]) Get(key string) (own ownWrite[V], ok bool) {
 	if !ok || own.deleted || own.isAheadOf(o.informer) {
 		return own, ok
 	}
-	if deleted := o.informer.Deleted(strings.Replace(key, "/", ".", 1)); deleted > own.revision {
-		own = ownWrite[V]{position: position{deleted, own.stream}, deleted: true}
+	if deleted := o.informer.Deleted(natsKeyOf(key)); deleted > own.revision {
+		own = ownWrite[V]{position: position{revision: deleted, stream: own.stream}, deleted: true}
 	}
 	return own, true
 }
@@ -92,7 +133,7 @@ func (o *overlay[V]) refuse(ctx context.Context, key string, at sequence, why er
 }
 
 func (o *overlay[V]) add(ctx context.Context, key string, at sequence, w ownWrite[V]) {
-	w.position = at.positionIn(o.informer)
+	w.position, w.key, w.at = at.positionIn(o.informer), key, time.Now()
 	o.Add(key, w)
 	if log := ownwrites.LogOf(ctx); log != nil {
 		log.Add(o.informer, "", loggedWrite{w.position, o.informer}) // no key: revisions are reached in order

@@ -27,7 +27,7 @@ func TestAnOwnWriteIsReachedWhenTheCursorHasPassedItOrTheStreamIsAnother(t *test
 			t.Errorf("%s: a log says %v", name, got)
 		}
 	}
-	if !(loggedWrite{position{10, 1}, &followed{stream: 1, stopped: true}}).Reached() {
+	if !(loggedWrite{position{revision: 10, stream: 1}, &followed{stream: 1, stopped: true}}).Reached() {
 		t.Error("an informer that has stopped is waited for")
 	}
 }
@@ -37,11 +37,11 @@ func TestOfTwoOwnWritesTheLaterRevisionCountsWithinAStream(t *testing.T) {
 		write, before position
 		follows       bool
 	}{
-		"later":              {position{11, 1}, position{10, 1}, true},
-		"earlier":            {position{9, 1}, position{10, 1}, false},
-		"of a stream since":  {position{9, 2}, position{10, 1}, true},
-		"of one before":      {position{11, 1}, position{10, 2}, false},
-		"later, same stream": {position{11, 2}, position{10, 2}, true},
+		"later":              {position{revision: 11, stream: 1}, position{revision: 10, stream: 1}, true},
+		"earlier":            {position{revision: 9, stream: 1}, position{revision: 10, stream: 1}, false},
+		"of a stream since":  {position{revision: 9, stream: 2}, position{revision: 10, stream: 1}, true},
+		"of one before":      {position{revision: 11, stream: 1}, position{revision: 10, stream: 2}, false},
+		"later, same stream": {position{revision: 11, stream: 2}, position{revision: 10, stream: 2}, true},
 	} {
 		if got := c.write.follows(c.before); got != c.follows {
 			t.Errorf("%s: follows is %v", name, got)
@@ -82,9 +82,10 @@ type followed struct {
 	stopped        bool
 }
 
-func (f *followed) Cursor() uint64        { return f.cursor }
-func (f *followed) Deleted(string) uint64 { return 0 }
-func (f *followed) IsStopped() bool       { return f.stopped }
+func (f *followed) Cursor() uint64                { return f.cursor }
+func (f *followed) Deleted(string) uint64         { return 0 }
+func (f *followed) InvalidRevision(string) uint64 { return f.cursor } // each key was written last there
+func (f *followed) IsStopped() bool               { return f.stopped }
 func (f *followed) Status() natsinformer.Status {
 	return natsinformer.Status{StreamsShown: f.stream, StreamsNoticed: f.stream}
 }
@@ -183,5 +184,41 @@ func TestAnOverlayKeepsNothingThatTheCacheHas(t *testing.T) {
 	o.delete(t.Context(), "z", sequence{revision: 4002})
 	if o.Len() != 1 || len(o.Group("group")) != 0 {
 		t.Errorf("%v, and %d of the group", maps.Collect(o.All()), len(o.Group("group")))
+	}
+}
+
+// relisted is an informer that meets another stream.
+type relisted struct {
+	followed
+	status natsinformer.Status
+}
+
+func (r *relisted) Status() natsinformer.Status { return r.status }
+
+// TestAnOwnWriteShowsUntilWhatWasListedIsInTheStore: it may be in the stream that is being listed, though that was not
+// known when it was acknowledged.
+func TestAnOwnWriteShowsUntilWhatWasListedIsInTheStore(t *testing.T) {
+	informer := &relisted{followed: followed{cursor: 10}}
+	o := newOverlay[string](informer, nil)
+	o.put(t.Context(), "k", sequence{revision: 12}, "mine")
+	for _, step := range []struct {
+		what           string
+		cursor         uint64
+		noticed, shown uint64
+		relisting      bool
+		shows          bool
+	}{
+		{"before the stream is noticed", 10, 0, 0, false, true},
+		{"while it is listed", 10, 1, 0, true, true},
+		{"while the store takes what was listed", 0, 1, 1, true, true},
+		{"when the store has it", 14, 1, 1, false, false},
+	} {
+		informer.cursor = step.cursor
+		informer.status = natsinformer.Status{
+			StreamsNoticed: step.noticed, StreamsShown: step.shown, Relisting: step.relisting,
+		}
+		if _, shows := o.Get("k"); shows != step.shows {
+			t.Errorf("%s it shows: %v", step.what, shows)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package entity
 
-import "github.com/nagi-runtime/nagi/natsinformer"
+import (
+	"time"
+
+	"github.com/nagi-runtime/nagi/natsinformer"
+)
 
 // position is the place of a write in a bucket's stream.
 type position struct {
@@ -8,7 +12,13 @@ type position struct {
 	// stream is how many streams the informer has noticed when it has noticed the stream of the write. Revisions of
 	// streams with another count mean nothing here.
 	stream uint64
+	// doubtful says that the write may be in the stream before, because that was replaced while it was under way.
+	doubtful bool
 }
+
+// doubtLasts is how long an own write is shown where its stream is not certain and the cache does not show it. It is
+// more than an informer takes to notice another stream, or to be told of a message.
+const doubtLasts = 5 * time.Second
 
 // follows reports whether p comes after before. Revisions of two streams cannot be compared; the later stream decides.
 func (p position) follows(before position) bool {
@@ -17,16 +27,23 @@ func (p position) follows(before position) bool {
 
 // reachedBy reports whether an informer has reached p, or shows a later stream.
 func (p position) reachedBy(informer natsinformer.Informer) bool {
-	shown := informer.Status().StreamsShown // before the cursor, which is zero by the time a change is counted
-	return shown > p.stream || shown == p.stream && informer.Cursor() >= p.revision
+	filled := filledOf(informer.Status()) // before the cursor, which is zero by the time a change is counted
+	return filled > p.stream || filled == p.stream && informer.Cursor() >= p.revision
+}
+
+// filledOf is the last stream of which the store has all that was listed. While it takes what was listed of
+// StreamsShown that is the one before.
+func filledOf(now natsinformer.Status) uint64 {
+	if now.Relisting && now.StreamsNoticed == now.StreamsShown {
+		return now.StreamsShown - 1
+	}
+	return now.StreamsShown
 }
 
 // isAheadOf reports whether an informer's store may still show the stream before that of p. What it has of a key then
 // says nothing of what came after p.
 func (p position) isAheadOf(informer natsinformer.Informer) bool {
-	now := informer.Status()
-	return p.stream > now.StreamsShown ||
-		p.stream == now.StreamsShown && now.Relisting && now.StreamsNoticed == now.StreamsShown
+	return p.stream > filledOf(informer.Status())
 }
 
 // moment is what an informer shows at one moment. The zero value is that of none.
@@ -56,14 +73,20 @@ type sequence struct {
 
 // positionIn returns which stream the write is in: the one that was noticed last. A stream gives each message a higher
 // sequence than those before. So a sequence that the cache had reached before the write was sent is of a stream that
-// the informer has not noticed yet.
+// the informer has not noticed yet; and a higher one may be of the stream of then.
 func (s sequence) positionIn(informer natsinformer.Informer) position {
-	stream := informer.Status().StreamsNoticed
+	p := position{revision: s.revision, stream: informer.Status().StreamsNoticed}
 	b := &s.before
-	if b.informer == informer && b.noticed == stream && b.shown == b.noticed && s.revision <= b.cursor {
-		stream++
+	if b.informer != informer || b.shown != b.noticed {
+		return p
 	}
-	return position{s.revision, stream}
+	switch passed := s.revision <= b.cursor; {
+	case b.noticed == p.stream && passed:
+		p.stream++
+	case b.noticed < p.stream && !passed:
+		p.doubtful = true
+	}
+	return p
 }
 
 // moment returns what the cache of documents shows now.

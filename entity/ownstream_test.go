@@ -283,3 +283,91 @@ func TestAWriteToAStreamThatWasNeverListedHidesNothing(t *testing.T) {
 		}))
 	}
 }
+
+// overTwoWires is a client behind a wire, and another one that no fault of the wire disturbs.
+type overTwoWires struct {
+	js            jetstream.JetStream
+	wire          *natstest.Proxy
+	client, other *entity.Client[*Website]
+}
+
+func newOverTwoWires(t *testing.T) *overTwoWires {
+	t.Helper()
+	server := natstest.Start(t)
+	w := &overTwoWires{wire: natstest.StartProxy(t, server.URL())}
+	_, w.js = natstest.Connect(t, server.URL())
+	_, js := natstest.Connect(t, w.wire.URL())
+	w.client, w.other = newClient[*Website](t, js, websites), newClient[*Website](t, w.js, websites)
+	start(t, w.client)
+	return w
+}
+
+// TestAnOwnWriteToARestoredStreamShowsWhileTheCacheTakesWhatTheOneBeforeHadSent: the sequence of the write lies behind
+// what the cache had, and before what is still on the way to it.
+func TestAnOwnWriteToARestoredStreamShowsWhileTheCacheTakesWhatTheOneBeforeHadSent(t *testing.T) {
+	virtually(func(t *testing.T) {
+		w, ctx := newOverTwoWires(t), t.Context()
+		must(t, w.client.Create(ctx, website("a")))
+		time.Sleep(time.Second)
+		restore := replaced(t, w.js, "websites")["restored"]
+		site, err := w.client.Get(ctx, "a")
+		must(t, err)
+		site.Spec.Replicas = 7
+		w.wire.Delay(300*time.Millisecond, natstest.FromServer)
+		for i := range 5 {
+			must(t, w.other.Create(ctx, website(fmt.Sprint("theirs", i))))
+		}
+		time.Sleep(10 * time.Millisecond) // so that they arrive before the acknowledgements
+		restore()
+		updated := make(chan error, 1)
+		go func() { updated <- w.client.Update(ctx, site) }()
+		must(t, w.client.Create(ctx, website("mine")))
+		must(t, <-updated)
+		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(time.Millisecond) {
+			if _, err := w.client.Lister().Get("mine"); err != nil {
+				t.Fatalf("%v after it was created: %v", time.Since(began), err)
+			}
+			if got, err := w.client.Lister().Get("a"); err != nil || got.Spec.Replicas != 7 {
+				t.Fatalf("%v after its update: %+v (%v)", time.Since(began), got, err)
+			}
+		}
+	})(t)
+}
+
+// TestAnOwnWriteThatWasLostWithItsStreamGoes, also where its acknowledgement comes after the next stream was listed: it
+// could be that one's.
+func TestAnOwnWriteThatWasLostWithItsStreamGoes(t *testing.T) {
+	for name, late := range map[string]time.Duration{"at once": 0, "late": time.Second} {
+		t.Run(name, virtually(func(t *testing.T) {
+			w, ctx := newOverTwoWires(t), t.Context()
+			must(t, w.client.Create(ctx, website("a")))
+			time.Sleep(time.Second)
+			restore := replaced(t, w.js, "websites")["restored"]
+			site, err := w.client.Get(ctx, "a")
+			must(t, err)
+			site.Spec.Replicas = 7
+			w.wire.Tamper(natstest.Each(natstest.AnswersTo("$KV.websites.>"), natstest.Fate{Late: late}))
+			acknowledged := make(chan error, 1)
+			go func() { acknowledged <- w.client.Update(ctx, site) }()
+			natstest.Eventually(t, "the stream has the write", func() bool {
+				got, err := w.other.Get(ctx, "a")
+				return err == nil && got.Spec.Replicas == 7
+			})
+			if late == 0 {
+				must(t, <-acknowledged)
+			}
+			restore()
+			if late > 0 {
+				must(t, <-acknowledged)
+			}
+			natstest.Eventually(t, "the cache shows the restored stream", func() bool {
+				st := w.client.Informer().Status()
+				return st.StreamChanges == 1 && !st.Relisting
+			})
+			time.Sleep(6 * time.Second)
+			if got, err := w.client.Lister().Get("a"); err != nil || got.Spec.Replicas != 0 {
+				t.Errorf("a is %+v (%v)", got, err)
+			}
+		}))
+	}
+}
