@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestAPurgeEngagesTheBrakeWithinSeconds, and meanwhile Explain does not say more than is known.
@@ -83,6 +84,44 @@ func TestExplainSaysThatAPurgeIsSuspected(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if e := c.Explain("home"); len(e.Missing) > 0 {
 			t.Errorf("it was listed: %s", e.Says)
+		}
+	})
+}
+
+// TestWhatIsPurgedAgainAndAgainShowsAsDegraded: the cache is listed anew after pauses that double, and until then it
+// shows what is gone. What Explain says for twenty seconds, Degraded says too.
+func TestWhatIsPurgedAgainAndAgainShowsAsDegraded(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx, w := t.Context(), newWorld(t)
+		var seen calls
+		c, sites, _ := w.runningSites(&seen)
+		for i := range 40 {
+			must(t, sites.Create(ctx, newSite(fmt.Sprint("s", i), "S")))
+		}
+		explained(t, c, "s39", StateCalm)
+		time.Sleep(time.Minute)
+		stream, err := w.js.Stream(ctx, "KV_sites")
+		must(t, err)
+		longest := time.Duration(0)
+		for i := range 200 {
+			if i%3 == 0 && i/3 < 39 {
+				must(t, stream.Purge(ctx, jetstream.WithPurgeSubject(fmt.Sprint("$KV.sites.s", i/3))))
+			}
+			time.Sleep(time.Second)
+			for _, m := range c.Explain("s39").Missing {
+				lasts := time.Since(m.Since)
+				longest = max(longest, lasts)
+				if degraded := c.Stats().Degraded; lasts > 20*time.Second && len(degraded) == 0 {
+					t.Fatalf("for %v Explain says %q, and nothing is degraded", lasts, m.Why)
+				}
+			}
+		}
+		if longest < 20*time.Second {
+			t.Errorf("Explain said so for %v at most: no standstill was met", longest)
+		}
+		time.Sleep(10 * time.Minute)
+		if degraded := c.Stats().Degraded; degraded["news of primary Site (bucket sites)"] != nil {
+			t.Errorf("it is degraded still: %v", degraded)
 		}
 	})
 }

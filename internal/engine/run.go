@@ -151,6 +151,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	}
 	triggered, endTriggers := context.WithCancel(ctx)
 	defer endTriggers()
+	triggers.Go(func() { e.watchSuspects(triggered) })
 	for _, trigger := range e.opts.Triggers {
 		triggers.Go(func() { e.reconcileAllOn(triggered, trigger) })
 	}
