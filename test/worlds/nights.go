@@ -32,11 +32,11 @@ func Play(t *testing.T, s Maker, p Plan) {
 	t.Helper()
 	began := time.Now()
 	broken, lines := play(t, s, p)
+	keep(t, p, broken, lines)
 	if len(broken) == 0 {
 		t.Logf("played in %v", time.Since(began).Round(time.Millisecond))
 		return
 	}
-	keep(t, p, broken, lines)
 	if most := reductions(); most > 0 {
 		p, broken, lines = reduce(t, s, p, broken, lines, most)
 	}

@@ -3,6 +3,7 @@ package worlds
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -168,9 +169,15 @@ func (w *world) leader() *Process {
 }
 
 // victim is the process to which an event happens, or nil.
-func (w *world) victim(e Event) *Process {
+func (w *world) victim(e Event, at place) *Process {
 	living := w.living()
 	if len(living) == 0 {
+		return nil
+	}
+	if e.Who == Doer {
+		if i := slices.IndexFunc(living, func(p *Process) bool { return p.Name == at.by }); i >= 0 {
+			return living[i]
+		}
 		return nil
 	}
 	if e.Who == Leader {

@@ -172,3 +172,23 @@ func TestASeedMakesOnePlan(t *testing.T) {
 		}
 	}
 }
+
+func TestEachDeedComesBeforeAndAfterEachStep(t *testing.T) {
+	type side struct {
+		occasion
+		when moment
+	}
+	met := map[side]bool{}
+	for seed := range uint64(800) {
+		for _, e := range PlanOf(seed).Events {
+			met[side{occasion{e.Step, e.Do}, e.When}] = true
+		}
+	}
+	for _, o := range occasions() {
+		for _, when := range []moment{before, after} {
+			if !met[side{o, when}] {
+				t.Errorf("no plan of 800 has %q %s the step %q", o.do, when, o.step)
+			}
+		}
+	}
+}

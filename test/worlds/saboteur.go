@@ -53,7 +53,7 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 	case lateAcks:
 		x.meet(some, isAck, natstest.Fate{Late: e.For})
 	case crash, update:
-		if len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
+		if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
 			return
 		}
 		p.end(e.Do == crash)
@@ -70,8 +70,12 @@ func (p *Process) resume() {
 }
 
 // breakStreams is what happens to the server and its streams. One thing at a time happens to each.
-func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
-	bucket := pick(r, w.subject.buckets()...)
+func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Rand) {
+	any := pick(r, w.subject.buckets()...)
+	if at.bucket != "" {
+		any = at.bucket
+	}
+	bucket := any
 	switch e.Do {
 	case serverRestarts, rights:
 		bucket = "server"
@@ -94,7 +98,7 @@ func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
 		sleep(ctx, e.For/2)
 		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
 	case rights:
-		denied := pick(r, w.subject.buckets()...)
+		denied := any
 		w.note("saboteur", "replicas may not write to %s", denied)
 		w.reload(func(o *server.Options) {
 			users(o)
@@ -194,7 +198,7 @@ func (w *world) restore(ctx context.Context, bucket string, after, away time.Dur
 }
 
 // touch is what a saboteur does to a key.
-func (w *world) touch(e Event, r *rand.Rand) {
+func (w *world) touch(e Event, at place, r *rand.Rand) {
 	bucket, key := w.subject.status(), e.Key
 	switch e.Do {
 	case vanishDoc:
@@ -203,9 +207,14 @@ func (w *world) touch(e Event, r *rand.Rand) {
 		key = leaseKey
 	case reserved:
 		key = pick(r, "_nagi.controller", "_nagi.instance", "_nagi.stream", "_nagi.brake")
+		if strings.HasPrefix(at.key, "_nagi.") && at.key != leaseKey {
+			key = at.key
+		}
 	case deleteOwned, editOwned, vanishOwned:
 		bucket = pick(r, w.subject.Owned...)
-		if key = w.anyKey(bucket, r); key == "" {
+		if slices.Contains(w.subject.Owned, at.bucket) {
+			bucket, key = at.bucket, at.key
+		} else if key = w.anyKey(bucket, r); key == "" {
 			return
 		}
 	}

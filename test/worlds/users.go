@@ -6,28 +6,35 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// does is one event.
-func (w *world) does(ctx context.Context, e Event) {
-	w.note("event", "%s", e)
+// does is one event, at a place if it happens at a step.
+func (w *world) does(ctx context.Context, e Event, at place) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, e.Dice))
+	w.note("event", "%s", e)
+	if about[e.Do].key && e.Key == "" {
+		e.Key = w.documentAt(at, r)
+	}
+	if at.step != "" {
+		w.note("event", "%s %s it writes %s/%s", at.by, e.When, at.bucket, at.key)
+	}
 	switch about[e.Do].to {
 	case aUser:
 		defer w.take("user")()
 		w.useDocument(e, r)
 	case aReplica:
-		if p := w.victim(e); p != nil {
+		if p := w.victim(e, at); p != nil {
 			w.note("event", "%s is %s's", e.Do, p.Name)
 			w.disturb(ctx, p, e, r)
 		}
 	case aStream:
-		w.breakStreams(ctx, e, r)
+		w.breakStreams(ctx, e, at, r)
 	case aKey:
-		w.touch(e, r)
+		w.touch(e, at, r)
 	case aReconciler:
 		w.setMood(e.Do, 1)
 		sleep(ctx, e.For)
@@ -39,6 +46,20 @@ func (w *world) does(ctx context.Context, e Event) {
 			w.subject.Faults[r.IntN(n)](lasting, r)
 		}
 	}
+}
+
+// documentAt is the document that a step is about, or any.
+func (w *world) documentAt(at place, r *rand.Rand) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := at.key
+	if slices.Contains(w.subject.Owned, at.bucket) {
+		key = w.owners[at.bucket+"/"+at.key]
+	}
+	if _, ok := w.model[key]; ok {
+		return key
+	}
+	return w.plan.Key(r.IntN(w.plan.Keys))
 }
 
 func (w *world) setMood(d deed, by int) {
