@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// occasion is a deed at a step.
+// occasion is a deed on one side of a step.
 type occasion struct {
 	step step
+	when moment
 	do   deed
 }
 
 // perNight is how many deeds at steps a night has.
 const perNight = 24
 
-// occasions are each deed at each step, in an order that is the same each time.
+// occasions are each deed before and after each step, in an order that is the same each time.
 func occasions() (all []occasion) {
 	deeds := append(faults(), put, remove, recreate)
 	for _, s := range steps {
 		for _, d := range deeds {
-			all = append(all, occasion{s, d})
+			all = append(all, occasion{s, before, d}, occasion{s, after, d})
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -32,7 +33,7 @@ func occasions() (all []occasion) {
 func (p Plan) isAtSteps() bool { return p.Seed%2 == 1 }
 
 // pairs are faults at steps, two close to each other and then two others. Nights of seeds in a row take the occasions in
-// turn, so each comes once in some fifty seeds. A replica that is stopped and started now and then brings terms.
+// turn, so each comes once in some 120 seeds. A replica that is stopped and started now and then brings terms.
 func (p Plan) pairs() (events []Event) {
 	r := p.Dice("pairs")
 	all := occasions()
@@ -42,7 +43,7 @@ func (p Plan) pairs() (events []Event) {
 		o := all[(first+i)%len(all)]
 		at := 5*time.Second + time.Duration(i/2*2)*each + time.Duration(i%2)*between(r, 0, 5*time.Second)
 		e := Event{
-			At: at, Step: o.step, When: pick(r, before, after), Do: o.do, Who: Doer, For: between(r, time.Second, 40*time.Second),
+			At: at, Step: o.step, When: o.when, Do: o.do, Who: Doer, For: between(r, time.Second, 40*time.Second),
 			Dice: r.Uint64(),
 		}
 		if o.do == serverRestarts && !p.File {

@@ -47,6 +47,9 @@ func (e Event) String() string {
 		s += fmt.Sprintf("%s the next step %q: ", e.When, e.Step)
 	}
 	s += string(e.Do)
+	if e.Do == clock {
+		s += fmt.Sprintf(" by %v", e.jump())
+	}
 	if about[e.Do].to == aReplica {
 		switch e.Who {
 		case Leader:
@@ -120,8 +123,12 @@ func PlanOf(seed uint64) Plan {
 			at += 40 * time.Second
 		}
 	}
-	slices.SortStableFunc(p.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	sortEvents(p.Events)
 	return p
+}
+
+func sortEvents(events []Event) {
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
 // surprises are faults at any time: some kinds, again and again.

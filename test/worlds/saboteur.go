@@ -3,7 +3,6 @@ package worlds
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -52,11 +51,14 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 		x.meet(some, isAny, natstest.Fate{Twice: true})
 	case lateAcks:
 		x.meet(some, isAck, natstest.Fate{Late: e.For})
-	case crash, update:
+	case crash, update, deploy:
 		if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
 			return
 		}
 		p.end(e.Do == crash)
+		if e.Do == deploy {
+			w.deploys(r)
+		}
 		sleep(ctx, e.For/4)
 		w.launch(context.Background())
 	}
@@ -77,13 +79,13 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 	}
 	bucket := any
 	switch e.Do {
-	case serverRestarts, rights:
+	case serverRestarts, rights, empty:
 		bucket = "server"
-	case backup, purgeOwned:
+	case backup, purgeOwned, noOwned:
 		bucket = pick(r, w.subject.Owned...)
-	case backupDocs, purgeDocs:
+	case backupDocs, purgeDocs, noDocs:
 		bucket = w.subject.Primaries
-	case backupRecords:
+	case backupRecords, noRecords:
 		bucket = w.subject.status()
 	}
 	release, ok := w.tryTake(bucket)
@@ -118,6 +120,12 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 		w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.MaxMsgSize = -1 })
 	case backup, backupDocs, backupRecords:
 		w.restore(ctx, bucket, e.For, between(r, 0, 10*time.Second))
+	case sealed:
+		w.seal(ctx, bucket, e.For)
+	case noRecords, noDocs, noOwned:
+		w.lose(ctx, bucket, e.For/4)
+	case empty:
+		w.loseAll(ctx, e.For/2)
 	case purgeOwned, purgeDocs:
 		w.aboutDocuments(bucket, func() {
 			w.once("purging "+bucket, func(ctx context.Context, s jetstream.Stream) error { return s.Purge(ctx) }, bucket)
@@ -129,7 +137,7 @@ func (w *world) reload(change func(*server.Options)) {
 	w.patiently("changing rights", func(context.Context) error { return w.server.Reload(change) })
 }
 
-// aboutDocuments calls f, which may change what documents there are.
+// aboutDocuments calls f, which may change what documents there are, if it is about their bucket.
 func (w *world) aboutDocuments(bucket string, f func()) {
 	if bucket != w.subject.Primaries {
 		f()
@@ -162,38 +170,9 @@ func (w *world) reconfigure(bucket string, change func(*jetstream.StreamConfig, 
 		info := s.CachedInfo()
 		change(&info.Config, info.State)
 		_, err = w.js.UpdateStream(ctx, info.Config)
-		w.note("saboteur", "%s: at most %d bytes, %d in a message: %v", bucket, info.Config.MaxBytes, info.Config.MaxMsgSize, err)
+		w.note("saboteur", "%s: at most %d bytes, %d in a message, sealed %v: %v",
+			bucket, info.Config.MaxBytes, info.Config.MaxMsgSize, info.Config.Sealed, err)
 		return err
-	})
-}
-
-// restore replaces a stream by a backup.
-func (w *world) restore(ctx context.Context, bucket string, after, away time.Duration) {
-	var backup *natstest.Snapshot
-	w.patiently("a backup of "+bucket, func(ctx context.Context) (err error) {
-		backup, err = natstest.TakeSnapshot(ctx, w.nc, "KV_"+bucket)
-		return err
-	})
-	sleep(ctx, after)
-	w.aboutDocuments(bucket, func() {
-		w.patiently("deleting "+bucket, func(ctx context.Context) error {
-			err := w.js.DeleteStream(ctx, "KV_"+bucket)
-			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				return nil
-			}
-			return err
-		})
-		w.note("saboteur", "%s is deleted", bucket)
-		sleep(ctx, away)
-		w.patiently("restoring "+bucket, func(ctx context.Context) error {
-			err := backup.Restore(ctx, w.nc)
-			if err != nil && strings.Contains(err.Error(), "already") { // a replica has made it anew
-				w.note("saboteur", "%s is there again: %v", bucket, err)
-				return nil
-			}
-			return err
-		})
-		w.note("saboteur", "%s is restored", bucket)
 	})
 }
 

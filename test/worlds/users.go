@@ -33,6 +33,8 @@ func (w *world) does(ctx context.Context, e Event, at place) {
 		}
 	case aStream:
 		w.breakStreams(ctx, e, at, r)
+	case aClock:
+		w.clock.jump(e.jump())
 	case aKey:
 		w.touch(e, at, r)
 	case aReconciler:
@@ -171,24 +173,4 @@ func (w *world) mend() {
 		})
 	}
 	w.learn(w.keys()...)
-}
-
-// operate releases a brake that has been engaged for a while.
-func (w *world) operate(ctx context.Context) {
-	r := w.plan.Dice("operator")
-	for ctx.Err() == nil {
-		sleep(ctx, between(r, 15*time.Second, 35*time.Second))
-		p := w.leader()
-		if p == nil {
-			continue
-		}
-		s := p.c.Stats().Brake
-		if !s.Engaged || s.Released || time.Since(s.Since) < 20*time.Second || !w.quiet.Load() && r.IntN(2) == 0 {
-			continue
-		}
-		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := p.c.ReleaseBrake(asking)
-		cancel()
-		w.note("operator", "releases the brake of %s (%s): %v", p.Name, s.Reason, err)
-	}
 }

@@ -140,7 +140,7 @@ func (w *world) watchKeys(ctx context.Context) {
 // holdOrder holds that what a record has observed does not go back, unless records were restored.
 func (w *world) holdOrder(key string, before, now Document) {
 	was, is := recordOf(before), recordOf(now)
-	if w.plan.Has(backupDocs, backupRecords) {
+	if w.plan.Has(losses...) {
 		return // a restored stream may have the name of the one before
 	}
 	if now.Revision > before.Revision && was.Stream == is.Stream && is.ObservedRevision < was.ObservedRevision &&
@@ -238,7 +238,7 @@ func (w *world) holdSettled(when string) {
 		if time.Since(w.calm) < denials.Forgotten && strings.Contains(says, "the user may not write") {
 			continue // nothing was written since that would show that the right is back
 		}
-		if w.plan.Has(backup, backupDocs, backupRecords) && strings.Contains(says, " restore (bucket") {
+		if w.plan.Has(losses...) && strings.Contains(says, " restore (bucket") {
 			continue // it stays until an operator has looked at what is left
 		}
 		w.breaks(Well, "%s: degraded: %s", when, says)

@@ -44,6 +44,7 @@ func (x *wire) pass(m *natstest.Message) natstest.Fate {
 		}
 	}
 	x.steps(m)
+	x.world.clock.shows(m)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, f := range x.fates {

@@ -31,6 +31,7 @@ type world struct {
 	begin   time.Time
 	events  sync.WaitGroup  // that happen
 	faults  context.Context // ends with the time of the faults
+	clock   serverClock
 	quiet   atomic.Bool
 	calm    time.Time                // since when no fault happens
 	busy    map[string]chan struct{} // by stream, "server" and "user": who changes it has what is in it
@@ -38,6 +39,7 @@ type world struct {
 	mu        sync.Mutex
 	stepper   *stepper
 	over      bool       // no event begins any more
+	settings  deployment // of what is started
 	processes []*Process // in the order of their starts, also those that have ended
 	started   int
 	model     map[string]existence // of documents, as the users know
@@ -84,6 +86,7 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		for i := range p.Keys {
 			w.model[p.Key(i)] = existence{}
 		}
+		w.settings = settingsOf(p)
 		w.stepper = newStepper(s, p, w.begin)
 		w.live()
 		broken, lines = w.broken, w.lines
