@@ -87,6 +87,10 @@ func (p Plan) Has(deeds ...deed) bool {
 	return slices.ContainsFunc(p.Events, func(e Event) bool { return slices.Contains(deeds, e.Do) })
 }
 
+// LosesRecords reports whether records may be lost, or go back to older ones: a resource behind an API whose creation only a
+// record knew may then be there twice.
+func (p Plan) LosesRecords() bool { return p.Has(backupRecords, noRecords, empty) }
+
 // Dice are random numbers of the plan's seed and the words: the same for the same.
 func (p Plan) Dice(words ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, hash(words...)))

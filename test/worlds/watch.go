@@ -95,13 +95,16 @@ type standstill struct {
 
 // watchKeys is the rule that a standstill shows.
 func (w *world) watchKeys(ctx context.Context) {
-	const each = 2 * time.Second
 	still := map[string]*standstill{}
 	last := map[string]Document{}
 	for ctx.Err() == nil {
+		each := 2 * time.Second
+		if w.quiet.Load() {
+			each = 6 * time.Second // a look is most of the cost of a quiet world
+		}
 		sleep(ctx, each)
 		reading, cancel := context.WithTimeout(ctx, 5*time.Second)
-		s, err := w.snapshot(reading)
+		s, err := w.documentsAndRecords(reading)
 		cancel()
 		if err != nil {
 			clear(still)

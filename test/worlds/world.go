@@ -97,7 +97,8 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 // live is the night from its begin to its end.
 func (w *world) live() {
 	w.server = natstest.Start(w.t, natstest.WithConfig(users))
-	w.nc, w.js = natstest.Connect(w.t, w.server.URL(), nats.UserInfo(operatorUser, ""))
+	w.nc, w.js = natstest.Connect(w.t, w.server.URL(), nats.UserInfo(operatorUser, ""),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	always := context.Background()
 	faults, end := context.WithCancel(always)
 	w.faults = faults
@@ -230,10 +231,7 @@ func (w *world) read(ctx context.Context, bucket string) (map[string]Document, e
 
 // snapshot reads all buckets. Reserved keys are left out.
 func (w *world) snapshot(ctx context.Context) (s Snapshot, err error) {
-	if s.Primaries, err = w.read(ctx, w.subject.Primaries); err != nil {
-		return s, err
-	}
-	if s.Records, err = w.read(ctx, w.subject.status()); err != nil {
+	if s, err = w.documentsAndRecords(ctx); err != nil {
 		return s, err
 	}
 	s.Owned = map[string]map[string]Document{}
@@ -241,6 +239,16 @@ func (w *world) snapshot(ctx context.Context) (s Snapshot, err error) {
 		if s.Owned[bucket], err = w.read(ctx, bucket); err != nil {
 			return s, err
 		}
+	}
+	return s, nil
+}
+
+func (w *world) documentsAndRecords(ctx context.Context) (s Snapshot, err error) {
+	if s.Primaries, err = w.read(ctx, w.subject.Primaries); err != nil {
+		return s, err
+	}
+	if s.Records, err = w.read(ctx, w.subject.status()); err != nil {
+		return s, err
 	}
 	for _, docs := range []map[string]Document{s.Primaries, s.Records} {
 		for key := range docs {
