@@ -30,7 +30,7 @@ func settingsOf(p Plan) deployment {
 func (w *world) deploys(r *rand.Rand) {
 	s := deployment{
 		workers: 1 + r.IntN(4), resync: pick(r, time.Minute, w.plan.Resync), compare: pick(r, 30*time.Second, w.plan.Compare),
-		given: r.IntN(2) == 0, lease: settingsOf(w.plan).lease, window: pick(r, 0, time.Minute),
+		given: r.IntN(2) == 0 || w.plan.losesInstance(), lease: settingsOf(w.plan).lease, window: pick(r, 0, time.Minute),
 		timeout: pick(r, 0, time.Minute),
 	}
 	if r.IntN(2) == 0 {
@@ -43,6 +43,10 @@ func (w *world) deploys(r *rand.Rand) {
 	defer w.mu.Unlock()
 	w.settings = s
 }
+
+// losesInstance reports whether the status bucket may lose the id of the installation: then an operator gives it. Without
+// that a new one would be made where nothing tells of the old one, and a later deploy that gives the old one is refused.
+func (p Plan) losesInstance() bool { return p.LosesRecords() || p.Has(reserved) }
 
 func (w *world) newProcess(name string) *Process {
 	w.mu.Lock()
