@@ -82,7 +82,8 @@ worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, docs/w
 
 # The seeds of a commit and a day are new ones, and the same when it is tried again on that day.
 FRESH  = $$({ git rev-parse HEAD 2>/dev/null || true; date -u +%F; } | cksum | cut -d' ' -f1)
-NIGHTS ?= 40
+# Some two minutes on two processors.
+NIGHTS ?= 25
 
 .PHONY: nights
 nights: ## some worlds whose seeds are new for each commit and day; NIGHTS=n for more. make worlds FROM=s repeats one
