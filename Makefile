@@ -77,7 +77,17 @@ soak: ## the tests that are much work and need no Kubernetes
 
 .PHONY: worlds
 worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, docs/worlds.md says more
-	$(GO) test $(LINK) -run '^TestSoakWorlds$$' -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) ./test/worlds -seeds $(or $(SEEDS),20) -from $(or $(FROM),1)
+	GOGC=400 $(GO) test $(LINK) -run '^TestSoakWorlds$$' -count=1 -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) ./test/worlds \
+		-seeds $(or $(SEEDS),20) -from $(or $(FROM),1)
+
+# The seeds of a commit and a day are new ones, and the same when it is tried again on that day.
+FRESH  = $$({ git rev-parse HEAD 2>/dev/null || true; date -u +%F; } | cksum | cut -d' ' -f1)
+# Some two minutes on two processors.
+NIGHTS ?= 25
+
+.PHONY: nights
+nights: ## some worlds whose seeds are new for each commit and day; NIGHTS=n for more. make worlds FROM=s repeats one
+	@from=$(FRESH); echo "== make worlds SEEDS=$(NIGHTS) FROM=$$from"; $(MAKE) --no-print-directory worlds SEEDS=$(NIGHTS) FROM=$$from
 
 .PHONY: rolling
 rolling: ## replicas of this code and of an earlier one take turns over one status bucket; needs git's history

@@ -201,8 +201,12 @@ func (l *link) fateOf(direction Direction, o *operation) Fate {
 	if err != nil {
 		panic(err) // neither nats.go nor nats-server sends such a thing
 	}
-	fate := tamper(&Message{Msg: m, Direction: direction, Request: request})
-	o.data = m.Data
+	message := &Message{Msg: m, Direction: direction, Request: request, header: o.header}
+	fate := tamper(message)
+	o.data, o.header = m.Data, message.header
+	if i := o.replyField(); direction == FromServer && len(o.fields) > i {
+		o.fields[i] = m.Reply
+	}
 	return fate
 }
 

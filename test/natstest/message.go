@@ -1,6 +1,8 @@
 package natstest
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -25,12 +27,26 @@ func (d Direction) String() string {
 
 // Message is a message on its way through a [Proxy].
 type Message struct {
-	// Data may be changed. The rest is there to be read.
+	// Data may be changed, and the Reply of what the server sends; SetHeader changes a header. The rest is there to be read.
 	*nats.Msg
 	Direction Direction
 	// Request is the subject of the request that this message answers, if the request went the same way: for an
 	// acknowledgement of JetStream, the subject that was published to.
 	Request string
+
+	header []byte // as it goes over the wire
+}
+
+// SetHeader changes the value of a header that the message has. A message that has none by that name stays as it is.
+func (m *Message) SetHeader(name, value string) {
+	begin := bytes.Index(m.header, []byte("\r\n"+name+":"))
+	if begin < 0 {
+		return
+	}
+	begin += len("\r\n" + name + ":")
+	end := begin + bytes.Index(m.header[begin:], []byte("\r\n"))
+	m.header = slices.Concat(m.header[:begin], []byte(" "+value), m.header[end:])
+	m.Header[name] = []string{value}
 }
 
 // Fate is what becomes of a message. The zero value lets it pass.

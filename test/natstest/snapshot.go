@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -84,6 +85,12 @@ func nextChunk(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error
 	ctx, cancel := context.WithTimeout(ctx, snapshotPatience)
 	defer cancel()
 	return chunks.NextMsgWithContext(ctx)
+}
+
+// Configure has the stream restored with another configuration, such as the one that it had before it was sealed.
+func (s *Snapshot) Configure(cfg jetstream.StreamConfig) (err error) {
+	s.config, err = json.Marshal(cfg)
+	return err
 }
 
 // Restore makes the stream again as it was: its configuration, its messages and their sequences. Its time of creation

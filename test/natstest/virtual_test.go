@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -513,5 +514,38 @@ func TestTimersThatAreDueMayBeReadByManyAtOnce(t *testing.T) {
 			})
 		}
 		readers.Wait()
+	})
+}
+
+// TestWhoTampersChangesWhatTheServerSays: data, the reply subject, and headers.
+func TestWhoTampersChangesWhatTheServerSays(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		srv := natstest.Start(t)
+		p := natstest.StartProxy(t, srv.URL())
+		nc, _ := natstest.Connect(t, p.URL())
+		sub, err := nc.SubscribeSync("s")
+		must(t, err)
+		must(t, nc.Flush())
+		p.Tamper(func(m *natstest.Message) natstest.Fate {
+			if m.Direction == natstest.FromServer {
+				m.Data = []byte("other data")
+				m.Reply += ".there"
+				m.SetHeader("Second", "longer than before")
+				m.SetHeader("Missing", "is not made")
+			}
+			return natstest.Fate{}
+		})
+		direct, _ := natstest.Connect(t, srv.URL())
+		for _, header := range []nats.Header{nil, {"First": {"1"}, "Second": {"2"}, "Third": {"3"}}} {
+			must(t, direct.PublishMsg(&nats.Msg{Subject: "s", Reply: "back", Header: header, Data: []byte("data")}))
+			m, err := sub.NextMsg(time.Second)
+			must(t, err)
+			if header != nil {
+				header["Second"] = []string{"longer than before"}
+			}
+			if string(m.Data) != "other data" || m.Reply != "back.there" || !reflect.DeepEqual(m.Header, header) {
+				t.Errorf("got %q, reply %q, headers %v; want headers %v", m.Data, m.Reply, m.Header, header)
+			}
+		}
 	})
 }

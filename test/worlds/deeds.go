@@ -33,6 +33,7 @@ const (
 	lateAcks   deed = "late acknowledgements"
 	crash      deed = "crash"
 	update     deed = "stop and start"
+	deploy     deed = "stop, and start with other settings"
 )
 
 // What happens to the server and the streams.
@@ -46,6 +47,12 @@ const (
 	backupRecords  deed = "records restored"
 	purgeOwned     deed = "owned keys purged"
 	purgeDocs      deed = "documents purged"
+	sealed         deed = "a sealed stream"
+	noRecords      deed = "the status bucket removed"
+	noDocs         deed = "the bucket of documents removed"
+	noOwned        deed = "an owned bucket removed"
+	empty          deed = "the server comes back empty"
+	clock          deed = "the server's clock jumps"
 )
 
 // What saboteurs do to keys.
@@ -79,6 +86,7 @@ const (
 	aUser object = iota
 	aReplica
 	aStream
+	aClock
 	aKey
 	aReconciler
 	theSubject
@@ -96,10 +104,13 @@ var about = map[deed]struct {
 	halfOpen: {to: aReplica, lasts: true}, paused: {to: aReplica, lasts: true}, lostAcks: {to: aReplica},
 	lostWrites: {to: aReplica}, lostAsks: {to: aReplica}, lostNews: {to: aReplica}, doubled: {to: aReplica},
 	lateAcks: {to: aReplica, lasts: true}, crash: {to: aReplica, lasts: true}, update: {to: aReplica, lasts: true},
+	deploy: {to: aReplica, lasts: true},
 
 	serverRestarts: {to: aStream, lasts: true}, full: {to: aStream, lasts: true}, refusing: {to: aStream, lasts: true},
 	rights: {to: aStream, lasts: true}, backup: {to: aStream, lasts: true}, backupDocs: {to: aStream, lasts: true},
 	backupRecords: {to: aStream, lasts: true}, purgeOwned: {to: aStream}, purgeDocs: {to: aStream},
+	sealed: {to: aStream, lasts: true}, noRecords: {to: aStream, lasts: true}, noDocs: {to: aStream, lasts: true},
+	noOwned: {to: aStream, lasts: true}, empty: {to: aStream, lasts: true}, clock: {to: aClock},
 
 	deleteOwned: {to: aKey}, editOwned: {to: aKey}, vanishOwned: {to: aKey}, vanishDoc: {to: aKey, key: true},
 	noRecord: {to: aKey, key: true}, vanishedRec: {to: aKey, key: true}, noLease: {to: aKey}, reserved: {to: aKey},

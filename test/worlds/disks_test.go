@@ -91,7 +91,7 @@ func startDisks(ctx context.Context, p *Process, url string) (Controller, error)
 // agreeDisks wants one disk for each site, and none that was created beside another. A backup of records may not know
 // what was created while lists did not show it yet: then a site may have more than one.
 func agreeDisks(s Snapshot, p Plan, cloud *cloudtest.Cloud) (says, left []string) {
-	restored := p.Has(backupRecords)
+	restored := p.LosesRecords()
 	for key, doc := range s.Primaries {
 		var one site
 		_ = json.Unmarshal(doc.Value, &one)

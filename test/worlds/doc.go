@@ -3,8 +3,8 @@
 // A night is a real NATS server, two or three replicas of a controller, each behind a wire of its own, users who put,
 // patch, delete and re-create documents, and a saboteur. The saboteur loses, doubles, delays and holds messages, cuts
 // wires or makes them half open, crashes and updates replicas, stops the server, fills streams, takes rights away,
-// purges and deletes what is there, and restores streams from old backups. Then all is mended, and the world is left
-// alone for a while. Meanwhile and at the end rules are held against what happened; see [Rule].
+// purges and deletes what is there, removes streams, and restores them from old backups. Then all is mended, and the world
+// is left alone for a while. Meanwhile and at the end rules are held against what happened; see [Rule].
 //
 // One seed makes the plan of a night: what happens when, and to which replica. It does not make the order in which
 // goroutines run, so a seed that fails may pass when it is played again. A night that breaks a rule is played again with

@@ -17,13 +17,16 @@ type Seeds struct {
 	N    int
 }
 
-// Nights plays a night for each seed. A night that breaks a rule fails the test, with the shortest plan that was found to
+// Nights plays a night for each seed, as many at a time as -parallel says. A night that breaks a rule fails the test, with the shortest plan that was found to
 // break the same rule.
 func Nights(t *testing.T, s Maker, seeds Seeds) {
 	t.Helper()
 	for i := range seeds.N {
 		seed := seeds.From + uint64(i)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { Play(t, s, PlanOf(seed)) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			Play(t, s, PlanOf(seed))
+		})
 	}
 }
 
@@ -32,11 +35,11 @@ func Play(t *testing.T, s Maker, p Plan) {
 	t.Helper()
 	began := time.Now()
 	broken, lines := play(t, s, p)
+	keep(t, p, broken, lines)
 	if len(broken) == 0 {
 		t.Logf("played in %v", time.Since(began).Round(time.Millisecond))
 		return
 	}
-	keep(t, p, broken, lines)
 	if most := reductions(); most > 0 {
 		p, broken, lines = reduce(t, s, p, broken, lines, most)
 	}

@@ -25,28 +25,45 @@ type Plan struct {
 // Event is one thing that happens.
 type Event struct {
 	At   time.Duration // since the world began
+	Step step          // it happens at the first one since At; "" is at At
+	When moment        // before or after the step
 	Do   deed
 	For  time.Duration // how long it lasts, where it lasts
 	Key  string        // a user's document
-	Who  int           // which replica, in the order of their starts; Leader for the one that leads
+	Who  int           // which replica, in the order of their starts; or Leader or Doer
 	Dice uint64        // what else there is to choose
 }
 
-// Leader is the replica that leads when an event happens.
-const Leader = -1
+// Leader is the replica that leads when an event happens, Doer the one whose step it happens at.
+const (
+	Leader = -1
+	Doer   = -2
+)
 
 // String is a line of a plan: when, what, to which replica or document, and for how long.
 func (e Event) String() string {
-	s := fmt.Sprintf("%9.3f %s", e.At.Seconds(), e.Do)
+	s := fmt.Sprintf("%9.3f ", e.At.Seconds())
+	if e.Step != "" {
+		s += fmt.Sprintf("%s the next step %q: ", e.When, e.Step)
+	}
+	s += string(e.Do)
+	if e.Do == clock {
+		s += fmt.Sprintf(" by %v", e.jump())
+	}
 	if about[e.Do].to == aReplica {
-		if e.Who == Leader {
+		switch e.Who {
+		case Leader:
 			s += " (the leader)"
-		} else {
+		case Doer:
+			s += " (the replica of the step)"
+		default:
 			s += fmt.Sprintf(" (replica %d)", e.Who)
 		}
 	}
 	if e.Key != "" {
 		s += " " + e.Key
+	} else if about[e.Do].key {
+		s += " (the document of the step)"
 	}
 	if e.For > 0 {
 		s += fmt.Sprintf(" for %v", e.For)
@@ -70,6 +87,10 @@ func (p Plan) Has(deeds ...deed) bool {
 	return slices.ContainsFunc(p.Events, func(e Event) bool { return slices.Contains(deeds, e.Do) })
 }
 
+// LosesRecords reports whether records may be lost, or go back to older ones: a resource behind an API whose creation only a
+// record knew may then be there twice.
+func (p Plan) LosesRecords() bool { return p.Has(backupRecords, noRecords, empty) }
+
 // Dice are random numbers of the plan's seed and the words: the same for the same.
 func (p Plan) Dice(words ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, hash(words...)))
@@ -82,7 +103,8 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	return a + time.Duration(r.Int64N(int64(b-a)))
 }
 
-// PlanOf makes the plan of a seed. Some deeds are chosen for the night, and happen again and again.
+// PlanOf makes the plan of a seed. Half of the nights, those of the odd seeds, have pairs of faults at durable steps; in the
+// others some deeds are chosen for the night, and happen again and again at any time.
 func PlanOf(seed uint64) Plan {
 	p := Plan{Seed: seed}
 	r := p.Dice("plan")
@@ -91,6 +113,30 @@ func PlanOf(seed uint64) Plan {
 	p.Resync = pick(r, time.Minute, 10*time.Minute)
 	p.Compare = pick(r, 30*time.Second, 3*time.Minute)
 	p.Length = 6 * time.Minute
+	if p.isAtSteps() {
+		p.Events = p.pairs()
+	} else {
+		p.Events = p.surprises(r)
+	}
+	for at := time.Second; at < p.Length; {
+		e := Event{At: at, Do: pick(r, everyday...), Dice: r.Uint64()}
+		e.Key = p.Key(r.IntN(p.Keys))
+		p.Events = append(p.Events, e)
+		at += between(r, 0, 4*time.Second)
+		if r.IntN(20) == 0 {
+			at += 40 * time.Second
+		}
+	}
+	sortEvents(p.Events)
+	return p
+}
+
+func sortEvents(events []Event) {
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+}
+
+// surprises are faults at any time: some kinds, again and again.
+func (p Plan) surprises(r *rand.Rand) (events []Event) {
 	menu := faults()
 	r.Shuffle(len(menu), func(i, j int) { menu[i], menu[j] = menu[j], menu[i] })
 	menu = menu[:2+r.IntN(6)]
@@ -110,19 +156,9 @@ func PlanOf(seed uint64) Plan {
 		if !about[do].lasts {
 			e.For = 0
 		}
-		p.Events = append(p.Events, e)
+		events = append(events, e)
 	}
-	for at := time.Second; at < p.Length; {
-		e := Event{At: at, Do: pick(r, everyday...), Dice: r.Uint64()}
-		e.Key = p.Key(r.IntN(p.Keys))
-		p.Events = append(p.Events, e)
-		at += between(r, 0, 4*time.Second)
-		if r.IntN(20) == 0 {
-			at += 40 * time.Second
-		}
-	}
-	slices.SortStableFunc(p.Events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
-	return p
+	return events
 }
 
 // Key is the i-th key of a plan.

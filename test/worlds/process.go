@@ -3,10 +3,10 @@ package worlds
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,30 +20,23 @@ type Process struct {
 	// JetStream and Conn are over the wire of the process. The world closes the connection.
 	JetStream jetstream.JetStream
 	Conn      *nats.Conn
-	// Plan is the night's. What else a subject chooses it may choose by Plan.Dice.
+	// Plan is the night's, with the Workers, Resync and Compare of this process. What else a subject chooses it may choose
+	// by Plan.Dice.
 	Plan Plan
 
-	world   *world
-	wire    *wire
-	closing []func()
-	c       Controller
-	gone    atomic.Bool // it crashed, or was told to stop
-	stop    context.CancelFunc
-	done    chan struct{}
-	err     error // of Run
+	world    *world
+	wire     *wire
+	settings deployment
+	closing  []func()
+	c        Controller
+	gone     atomic.Bool // it crashed, or was told to stop
+	stop     context.CancelFunc
+	done     chan struct{}
+	err      error // of Run
 }
 
 // Closing has f called when the process ends, the last one first.
 func (p *Process) Closing(f func()) { p.closing = append(p.closing, f) }
-
-// Options are what a night chooses of a controller.
-func (p *Process) Options() []controller.Option {
-	return []controller.Option{
-		controller.WithWorkers(p.Plan.Workers), controller.WithResyncInterval(p.Plan.Resync),
-		controller.WithInstance("world"), controller.WithStuckAfter(15 * time.Second),
-		controller.WithGracePeriod(5 * time.Second), controller.WithBackoff(5*time.Millisecond, 30*time.Second),
-	}
-}
 
 // ReadsBack holds the promise that caches show a process its own writes: a subject calls it after a write of a key, with
 // the revisions that were acknowledged and that the lister shows, and an error of the lister.
@@ -74,7 +67,7 @@ func (w *world) launch(ctx context.Context) {
 }
 
 func (w *world) start(name string) (_ *Process, err error) {
-	p := &Process{Name: name, Plan: w.plan, world: w, done: make(chan struct{})}
+	p := w.newProcess(name)
 	if p.wire, err = newWire(w, name); err != nil {
 		return nil, err
 	}
@@ -168,9 +161,15 @@ func (w *world) leader() *Process {
 }
 
 // victim is the process to which an event happens, or nil.
-func (w *world) victim(e Event) *Process {
+func (w *world) victim(e Event, at place) *Process {
 	living := w.living()
 	if len(living) == 0 {
+		return nil
+	}
+	if e.Who == Doer {
+		if i := slices.IndexFunc(living, func(p *Process) bool { return p.Name == at.by }); i >= 0 {
+			return living[i]
+		}
 		return nil
 	}
 	if e.Who == Leader {

@@ -172,3 +172,17 @@ func TestASeedMakesOnePlan(t *testing.T) {
 		}
 	}
 }
+
+func TestEachDeedComesBeforeAndAfterEachStep(t *testing.T) {
+	met := map[occasion]bool{}
+	for seed := range uint64(500) {
+		for _, e := range PlanOf(seed).Events {
+			met[occasion{e.Step, e.When, e.Do}] = true
+		}
+	}
+	for _, o := range occasions() {
+		if !met[o] {
+			t.Errorf("no plan of 500 has %q %s the step %q", o.do, o.when, o.step)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package worlds
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -52,11 +51,14 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 		x.meet(some, isAny, natstest.Fate{Twice: true})
 	case lateAcks:
 		x.meet(some, isAck, natstest.Fate{Late: e.For})
-	case crash, update:
-		if len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
+	case crash, update, deploy:
+		if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
 			return
 		}
 		p.end(e.Do == crash)
+		if e.Do == deploy {
+			w.deploys(r)
+		}
 		sleep(ctx, e.For/4)
 		w.launch(context.Background())
 	}
@@ -70,16 +72,20 @@ func (p *Process) resume() {
 }
 
 // breakStreams is what happens to the server and its streams. One thing at a time happens to each.
-func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
-	bucket := pick(r, w.subject.buckets()...)
+func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Rand) {
+	any := pick(r, w.subject.buckets()...)
+	if at.bucket != "" {
+		any = at.bucket
+	}
+	bucket := any
 	switch e.Do {
-	case serverRestarts, rights:
+	case serverRestarts, rights, empty:
 		bucket = "server"
-	case backup, purgeOwned:
+	case backup, purgeOwned, noOwned:
 		bucket = pick(r, w.subject.Owned...)
-	case backupDocs, purgeDocs:
+	case backupDocs, purgeDocs, noDocs:
 		bucket = w.subject.Primaries
-	case backupRecords:
+	case backupRecords, noRecords:
 		bucket = w.subject.status()
 	}
 	release, ok := w.tryTake(bucket)
@@ -94,7 +100,7 @@ func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
 		sleep(ctx, e.For/2)
 		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
 	case rights:
-		denied := pick(r, w.subject.buckets()...)
+		denied := any
 		w.note("saboteur", "replicas may not write to %s", denied)
 		w.reload(func(o *server.Options) {
 			users(o)
@@ -114,6 +120,12 @@ func (w *world) breakStreams(ctx context.Context, e Event, r *rand.Rand) {
 		w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.MaxMsgSize = -1 })
 	case backup, backupDocs, backupRecords:
 		w.restore(ctx, bucket, e.For, between(r, 0, 10*time.Second))
+	case sealed:
+		w.seal(ctx, bucket, e.For)
+	case noRecords, noDocs, noOwned:
+		w.lose(ctx, bucket, e.For/4)
+	case empty:
+		w.loseAll(ctx, e.For/2)
 	case purgeOwned, purgeDocs:
 		w.aboutDocuments(bucket, func() {
 			w.once("purging "+bucket, func(ctx context.Context, s jetstream.Stream) error { return s.Purge(ctx) }, bucket)
@@ -125,7 +137,7 @@ func (w *world) reload(change func(*server.Options)) {
 	w.patiently("changing rights", func(context.Context) error { return w.server.Reload(change) })
 }
 
-// aboutDocuments calls f, which may change what documents there are.
+// aboutDocuments calls f, which may change what documents there are, if it is about their bucket.
 func (w *world) aboutDocuments(bucket string, f func()) {
 	if bucket != w.subject.Primaries {
 		f()
@@ -158,43 +170,14 @@ func (w *world) reconfigure(bucket string, change func(*jetstream.StreamConfig, 
 		info := s.CachedInfo()
 		change(&info.Config, info.State)
 		_, err = w.js.UpdateStream(ctx, info.Config)
-		w.note("saboteur", "%s: at most %d bytes, %d in a message: %v", bucket, info.Config.MaxBytes, info.Config.MaxMsgSize, err)
+		w.note("saboteur", "%s: at most %d bytes, %d in a message, sealed %v: %v",
+			bucket, info.Config.MaxBytes, info.Config.MaxMsgSize, info.Config.Sealed, err)
 		return err
-	})
-}
-
-// restore replaces a stream by a backup.
-func (w *world) restore(ctx context.Context, bucket string, after, away time.Duration) {
-	var backup *natstest.Snapshot
-	w.patiently("a backup of "+bucket, func(ctx context.Context) (err error) {
-		backup, err = natstest.TakeSnapshot(ctx, w.nc, "KV_"+bucket)
-		return err
-	})
-	sleep(ctx, after)
-	w.aboutDocuments(bucket, func() {
-		w.patiently("deleting "+bucket, func(ctx context.Context) error {
-			err := w.js.DeleteStream(ctx, "KV_"+bucket)
-			if errors.Is(err, jetstream.ErrStreamNotFound) {
-				return nil
-			}
-			return err
-		})
-		w.note("saboteur", "%s is deleted", bucket)
-		sleep(ctx, away)
-		w.patiently("restoring "+bucket, func(ctx context.Context) error {
-			err := backup.Restore(ctx, w.nc)
-			if err != nil && strings.Contains(err.Error(), "already") { // a replica has made it anew
-				w.note("saboteur", "%s is there again: %v", bucket, err)
-				return nil
-			}
-			return err
-		})
-		w.note("saboteur", "%s is restored", bucket)
 	})
 }
 
 // touch is what a saboteur does to a key.
-func (w *world) touch(e Event, r *rand.Rand) {
+func (w *world) touch(e Event, at place, r *rand.Rand) {
 	bucket, key := w.subject.status(), e.Key
 	switch e.Do {
 	case vanishDoc:
@@ -203,9 +186,14 @@ func (w *world) touch(e Event, r *rand.Rand) {
 		key = leaseKey
 	case reserved:
 		key = pick(r, "_nagi.controller", "_nagi.instance", "_nagi.stream", "_nagi.brake")
+		if strings.HasPrefix(at.key, "_nagi.") && at.key != leaseKey {
+			key = at.key
+		}
 	case deleteOwned, editOwned, vanishOwned:
 		bucket = pick(r, w.subject.Owned...)
-		if key = w.anyKey(bucket, r); key == "" {
+		if slices.Contains(w.subject.Owned, at.bucket) {
+			bucket, key = at.bucket, at.key
+		} else if key = w.anyKey(bucket, r); key == "" {
 			return
 		}
 	}

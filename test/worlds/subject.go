@@ -42,6 +42,8 @@ type Controller interface {
 	Explain(key string) controller.Explanation
 	Keys(states ...controller.KeyState) iter.Seq[controller.Explanation]
 	ReleaseBrake(ctx context.Context) error
+	ListVanished(ctx context.Context) ([]controller.Vanished, error)
+	RestoreVanished(ctx context.Context, engagement string, count int) (restored int, err error)
 }
 
 // Snapshot is what the buckets of a subject have, read by a user whom no fault disturbs.

@@ -6,28 +6,37 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// does is one event.
-func (w *world) does(ctx context.Context, e Event) {
-	w.note("event", "%s", e)
+// does is one event, at a place if it happens at a step.
+func (w *world) does(ctx context.Context, e Event, at place) {
 	r := rand.New(rand.NewPCG(w.plan.Seed, e.Dice))
+	w.note("event", "%s", e)
+	if about[e.Do].key && e.Key == "" {
+		e.Key = w.documentAt(at, r)
+	}
+	if at.step != "" {
+		w.note("event", "%s %s it writes %s/%s", at.by, e.When, at.bucket, at.key)
+	}
 	switch about[e.Do].to {
 	case aUser:
 		defer w.take("user")()
 		w.useDocument(e, r)
 	case aReplica:
-		if p := w.victim(e); p != nil {
+		if p := w.victim(e, at); p != nil {
 			w.note("event", "%s is %s's", e.Do, p.Name)
 			w.disturb(ctx, p, e, r)
 		}
 	case aStream:
-		w.breakStreams(ctx, e, r)
+		w.breakStreams(ctx, e, at, r)
+	case aClock:
+		w.clock.jump(e.jump())
 	case aKey:
-		w.touch(e, r)
+		w.touch(e, at, r)
 	case aReconciler:
 		w.setMood(e.Do, 1)
 		sleep(ctx, e.For)
@@ -39,6 +48,20 @@ func (w *world) does(ctx context.Context, e Event) {
 			w.subject.Faults[r.IntN(n)](lasting, r)
 		}
 	}
+}
+
+// documentAt is the document that a step is about, or any.
+func (w *world) documentAt(at place, r *rand.Rand) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := at.key
+	if slices.Contains(w.subject.Owned, at.bucket) {
+		key = w.owners[at.bucket+"/"+at.key]
+	}
+	if _, ok := w.model[key]; ok {
+		return key
+	}
+	return w.plan.Key(r.IntN(w.plan.Keys))
 }
 
 func (w *world) setMood(d deed, by int) {
@@ -150,24 +173,4 @@ func (w *world) mend() {
 		})
 	}
 	w.learn(w.keys()...)
-}
-
-// operate releases a brake that has been engaged for a while.
-func (w *world) operate(ctx context.Context) {
-	r := w.plan.Dice("operator")
-	for ctx.Err() == nil {
-		sleep(ctx, between(r, 15*time.Second, 35*time.Second))
-		p := w.leader()
-		if p == nil {
-			continue
-		}
-		s := p.c.Stats().Brake
-		if !s.Engaged || s.Released || time.Since(s.Since) < 20*time.Second || !w.quiet.Load() && r.IntN(2) == 0 {
-			continue
-		}
-		asking, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := p.c.ReleaseBrake(asking)
-		cancel()
-		w.note("operator", "releases the brake of %s (%s): %v", p.Name, s.Reason, err)
-	}
 }

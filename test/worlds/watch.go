@@ -95,13 +95,16 @@ type standstill struct {
 
 // watchKeys is the rule that a standstill shows.
 func (w *world) watchKeys(ctx context.Context) {
-	const each = 2 * time.Second
 	still := map[string]*standstill{}
 	last := map[string]Document{}
 	for ctx.Err() == nil {
+		each := 2 * time.Second
+		if w.quiet.Load() {
+			each = 6 * time.Second // a look is most of the cost of a quiet world
+		}
 		sleep(ctx, each)
 		reading, cancel := context.WithTimeout(ctx, 5*time.Second)
-		s, err := w.snapshot(reading)
+		s, err := w.documentsAndRecords(reading)
 		cancel()
 		if err != nil {
 			clear(still)
@@ -140,7 +143,7 @@ func (w *world) watchKeys(ctx context.Context) {
 // holdOrder holds that what a record has observed does not go back, unless records were restored.
 func (w *world) holdOrder(key string, before, now Document) {
 	was, is := recordOf(before), recordOf(now)
-	if w.plan.Has(backupDocs, backupRecords) {
+	if w.plan.Has(losses...) {
 		return // a restored stream may have the name of the one before
 	}
 	if now.Revision > before.Revision && was.Stream == is.Stream && is.ObservedRevision < was.ObservedRevision &&
@@ -238,7 +241,7 @@ func (w *world) holdSettled(when string) {
 		if time.Since(w.calm) < denials.Forgotten && strings.Contains(says, "the user may not write") {
 			continue // nothing was written since that would show that the right is back
 		}
-		if w.plan.Has(backup, backupDocs, backupRecords) && strings.Contains(says, " restore (bucket") {
+		if w.plan.Has(losses...) && strings.Contains(says, " restore (bucket") {
 			continue // it stays until an operator has looked at what is left
 		}
 		w.breaks(Well, "%s: degraded: %s", when, says)

@@ -43,6 +43,8 @@ func (x *wire) pass(m *natstest.Message) natstest.Fate {
 			x.world.sends(x.name, message{bucket, key, m.Header.Get("KV-Operation") != "", m.Data})
 		}
 	}
+	x.steps(m)
+	x.world.clock.shows(m)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, f := range x.fates {

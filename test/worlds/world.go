@@ -29,11 +29,17 @@ type world struct {
 	nc      *nats.Conn // no fault disturbs it
 	js      jetstream.JetStream
 	begin   time.Time
+	events  sync.WaitGroup  // that happen
+	faults  context.Context // ends with the time of the faults
+	clock   serverClock
 	quiet   atomic.Bool
 	calm    time.Time                // since when no fault happens
 	busy    map[string]chan struct{} // by stream, "server" and "user": who changes it has what is in it
 
 	mu        sync.Mutex
+	stepper   *stepper
+	over      bool       // no event begins any more
+	settings  deployment // of what is started
 	processes []*Process // in the order of their starts, also those that have ended
 	started   int
 	model     map[string]existence // of documents, as the users know
@@ -80,6 +86,8 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		for i := range p.Keys {
 			w.model[p.Key(i)] = existence{}
 		}
+		w.settings = settingsOf(p)
+		w.stepper = newStepper(s, p, w.begin)
 		w.live()
 		broken, lines = w.broken, w.lines
 	})
@@ -89,8 +97,11 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 // live is the night from its begin to its end.
 func (w *world) live() {
 	w.server = natstest.Start(w.t, natstest.WithConfig(users))
-	w.nc, w.js = natstest.Connect(w.t, w.server.URL(), nats.UserInfo(operatorUser, ""))
+	w.nc, w.js = natstest.Connect(w.t, w.server.URL(), nats.UserInfo(operatorUser, ""),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	always := context.Background()
+	faults, end := context.WithCancel(always)
+	w.faults = faults
 	for range w.plan.Replicas {
 		w.launch(always)
 		sleep(always, time.Second)
@@ -100,7 +111,7 @@ func (w *world) live() {
 	watches.Go(func() { w.watchLease(watching) })
 	watches.Go(func() { w.watchKeys(watching) })
 	watches.Go(func() { w.operate(watching) })
-	w.happen()
+	w.happen(end)
 	w.mend()
 	w.calm = time.Now()
 	w.note("world", "quiet")
@@ -117,17 +128,26 @@ func (w *world) live() {
 	w.holdTerms()
 }
 
-// happen lets the events happen, each in its time. What users do happens one after the other.
-func (w *world) happen() {
-	faults, end := context.WithCancel(context.Background())
-	var all sync.WaitGroup
+// happen lets the events happen, each in its time, while those at steps happen as the steps come. What users do happens
+// one after the other.
+func (w *world) happen(end context.CancelFunc) {
 	for _, e := range w.plan.Events {
-		sleep(faults, time.Until(w.begin.Add(e.At)))
-		all.Go(func() { w.does(faults, e) })
+		if e.Step != "" {
+			continue
+		}
+		sleep(w.faults, time.Until(w.begin.Add(e.At)))
+		w.events.Go(func() { w.does(w.faults, e, place{}) })
 	}
-	sleep(faults, time.Until(w.begin.Add(w.plan.Length)))
+	sleep(w.faults, time.Until(w.begin.Add(w.plan.Length)))
+	w.mu.Lock()
+	w.over = true
+	missed := w.stepper.waiting
+	w.mu.Unlock()
+	for _, e := range missed {
+		w.note("event", "it did not come to it: %s", e)
+	}
 	end()
-	all.Wait()
+	w.events.Wait()
 }
 
 // take is a lock that may be held while time passes: who waits for a mutex would stop it.
@@ -211,10 +231,7 @@ func (w *world) read(ctx context.Context, bucket string) (map[string]Document, e
 
 // snapshot reads all buckets. Reserved keys are left out.
 func (w *world) snapshot(ctx context.Context) (s Snapshot, err error) {
-	if s.Primaries, err = w.read(ctx, w.subject.Primaries); err != nil {
-		return s, err
-	}
-	if s.Records, err = w.read(ctx, w.subject.status()); err != nil {
+	if s, err = w.documentsAndRecords(ctx); err != nil {
 		return s, err
 	}
 	s.Owned = map[string]map[string]Document{}
@@ -222,6 +239,16 @@ func (w *world) snapshot(ctx context.Context) (s Snapshot, err error) {
 		if s.Owned[bucket], err = w.read(ctx, bucket); err != nil {
 			return s, err
 		}
+	}
+	return s, nil
+}
+
+func (w *world) documentsAndRecords(ctx context.Context) (s Snapshot, err error) {
+	if s.Primaries, err = w.read(ctx, w.subject.Primaries); err != nil {
+		return s, err
+	}
+	if s.Records, err = w.read(ctx, w.subject.status()); err != nil {
+		return s, err
 	}
 	for _, docs := range []map[string]Document{s.Primaries, s.Records} {
 		for key := range docs {

@@ -119,6 +119,9 @@ func reconcilerOf(p *Process, sites *entity.Client[*site], pages *entity.Client[
 			p.ReadsBack(one.Name, revisionOf(one), revisionOf(shows), err)
 		}
 		s.Status.Note = s.Spec.Title
+		if p.Plan.Dice("status").IntN(2) == 0 {
+			return controller.Result{}, sites.UpdateStatus(ctx, s)
+		}
 		return controller.Result{}, controller.SetStatus(ctx, s)
 	})
 }
