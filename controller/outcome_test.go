@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -48,4 +49,30 @@ func TestAnOutcomeThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestATerminalErrorThatCannotBeRecordedDoesNotPark: the record is all that tells of it, so the key is tried again until
+// it does.
+func TestATerminalErrorThatCannotBeRecordedDoesNotPark(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites := w.sites()
+		var seen calls
+		c, err := New("sites", sites, seen.reconciler(func(context.Context, Request) (Result, error) {
+			if seen.count("home") == 1 {
+				w.limitMessages("sites-status", 10)
+			}
+			return Result{}, TerminalError(errors.New("bad"))
+		}), WithResyncInterval(0), WithBackoff(time.Millisecond, 10*time.Millisecond), WithLeaseTiming(longLease))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(t.Context(), newSite("home", "")))
+		natstest.Eventually(t, "the outcome was refused", func() bool { return c.Stats().RecordErrors > 0 })
+		w.limitMessages("sites-status", -1)
+		eventuallyReason(t, sites, "home", entity.ReasonTerminal)
+		natstest.Eventually(t, "it is parked", func() bool { return c.Stats().Parked == 1 })
+		if n := seen.count("home"); n < 2 {
+			t.Errorf("it was tried %d times", n)
+		}
+	})
 }

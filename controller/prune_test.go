@@ -246,6 +246,32 @@ func TestAControllerWithOtherNamesWaitsForARelease(t *testing.T) {
 	})
 }
 
+// TestAPruneIsHeldNoLongerThanItsPrimaryIsThere: its teardown deletes what was held, and there is nothing to release.
+func TestAPruneIsHeldNoLongerThanItsPrimaryIsThere(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		const sites = 12
+		p := newPruned(t)
+		for i := range sites {
+			must(t, p.sites.Create(t.Context(), newSite(siteName(i), "a")))
+		}
+		natstest.Eventually(t, "all have their pages", func() bool { return len(p.names()) == sites })
+		p.r.halt()
+		p.prefix.Store("new.")
+		p.begin(WithResyncInterval(0))
+		natstest.Eventually(t, "the brake engages for all", func() bool { return p.c.Stats().Brake.Pruned == sites })
+		for i := range sites {
+			must(t, p.sites.Delete(t.Context(), siteName(i)))
+		}
+		natstest.Eventually(t, "all are torn down", func() bool {
+			return p.c.Stats().TornDown == sites && len(p.names()) == 0
+		})
+		natstest.Eventually(t, "the brake holds nothing", func() bool {
+			s := p.c.Stats()
+			return !s.Brake.Engaged && s.Degraded["brake"] == nil
+		})
+	})
+}
+
 // TestRestoredDocumentsPruneNothing: of a backup that is older than the page, whose document did not want it yet.
 func TestRestoredDocumentsPruneNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

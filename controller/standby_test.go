@@ -47,7 +47,9 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 		}
 		natstest.Eventually(t, "they are torn down", func() bool { return leader.Stats().TornDown == n })
 		natstest.Eventually(t, "the second has forgotten them", func() bool {
-			return waiting.Stats().Remembered == 1 && waiting.Explain("owed").Reasons != ""
+			s := waiting.Stats()
+			return s.Remembered == 1 && s.Ready[0]+s.Ready[1]+s.Ready[2] == 1 &&
+				waiting.Explain("owed").Reasons != ""
 		})
 
 		waiting.Enqueue("nobody", OperationManual)

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -31,4 +34,30 @@ func TestEachOwnerHasItsTurnToBeAskedAbout(t *testing.T) {
 		}
 	}
 	t.Error("shop/zoo has no turn")
+}
+
+// lists is a source with objects.
+type lists struct {
+	guardedSource
+	objects []metav1.Object
+}
+
+func (l lists) All() []metav1.Object { return l.objects }
+
+// TestTheLeaderIsNotAskedAboutAnOwnerWhoseTeardownIsOwed: a mass delete would take the turns of the others.
+func TestTheLeaderIsNotAskedAboutAnOwnerWhoseTeardownIsOwed(t *testing.T) {
+	td, s := teardownOf(0, 0)
+	s.g.there, s.g.known = map[string]bool{}, map[string]bool{"shop/owes": true}
+	var pages []metav1.Object
+	for _, key := range []string{"shop/owes", "shop/gone"} {
+		obj := &metav1.ObjectMeta{Namespace: "shop", Name: "page", ResourceVersion: "1"}
+		entity.SetOwner(obj, "Site", key, "here")
+		pages = append(pages, obj)
+	}
+	td.Sources = func() []source.Owned { return []source.Owned{lists{s.guardedSource, pages}} }
+	none := td.ownerless()
+	td.askAboutMissing(t.Context(), &leftOwners{teardown: td, used: map[string]bool{}}, none)
+	if _, asked := none.had["shop/gone"]; !asked || none.asked != 1 {
+		t.Errorf("of two owners it has asked about %v", none.had)
+	}
 }

@@ -108,3 +108,27 @@ func TestAnAnchorSaysNothingOfARevisionThatIsNotThere(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOutcomeIsNewsInAnotherStream, at the same revision and with the same condition: a cache that is late may still
+// have the record of the stream before, and the one that was written since says nothing of a reconcile.
+func TestAnOutcomeIsNewsInAnotherStream(t *testing.T) {
+	anchors := &record.Anchors{Controller: "c", Kind: "Site", Limit: 1 << 10, Primary: primary{}}
+	v := source.View{Object: &entity.Object[struct{}, struct{}]{}, Revision: 3}
+	condition := record.Condition(metav1.ConditionTrue, entity.ReasonSynced, "", 3)
+	for stream, news := range map[string]bool{"s": false, "before": true} {
+		before := &entity.Record{
+			Controller: "c", Stream: stream, DocumentRevision: 3, ObservedRevision: 3,
+			Conditions: []metav1.Condition{condition},
+		}
+		written, err := anchors.Outcome(t.Context(), before, v, "s", condition, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (written != nil) != news {
+			t.Fatalf("after a record of stream %q the outcome is %+v", stream, written)
+		}
+		if news && (written.Stream != "s" || written.ObservedRevision != 3) {
+			t.Errorf("it says revision %d of stream %q", written.ObservedRevision, written.Stream)
+		}
+	}
+}
