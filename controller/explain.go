@@ -63,6 +63,7 @@ const (
 //	ParkedRevision                     uint64 // 0 for a teardown
 //	Invalid                            *entity.InvalidDocument
 //	Suspended, Held, Looping, Deleting bool
+//	SuspendReason                      string // what its document says why
 //	AwaitsWrites                       bool
 //	AwaitsAPI, AwaitsTurn              string   // the kind of the API that is away, or whose rate is limited
 //	AwaitsNames                        []string // with their sources, ten at most

@@ -42,8 +42,8 @@ const OwnerProofAnnotation = "nagi/ownerproof"
 var (
 	runtimeAnnotations = []string{
 		OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation, OwnerRevisionAnnotation,
-		OwnerStatusBucketAnnotation, OwnerProofAnnotation, SuspendAnnotation, DeletionPolicyAnnotation,
-		ExpiresAnnotation,
+		OwnerStatusBucketAnnotation, OwnerProofAnnotation, SuspendAnnotation, SuspendReasonAnnotation,
+		DeletionPolicyAnnotation, ExpiresAnnotation,
 	}
 	runtimeLabels = []string{OwnerKindLabel, OwnerKeyLabel, OwnerInstanceLabel}
 )

@@ -113,7 +113,7 @@ func dial(ctx context.Context, cfg Config, at target, opts []nats.Option) (*nats
 // connect tries each server once.
 func (t target) connect(opts []nats.Option) (*nats.Conn, error) {
 	if t.context != nil {
-		nc, _, err := natscontext.Connect(t.context.path, opts...)
+		nc, _, err := natscontext.Connect(t.context.Path, opts...)
 		return nc, err
 	}
 	return nats.Connect(strings.Join(t.urls, ","), opts...)

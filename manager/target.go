@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/clicontext"
 	"github.com/nats-io/nats.go"
 )
 
@@ -20,7 +21,7 @@ const (
 type target struct {
 	urls    []string
 	from    string // "Config.URL"
-	context *cliContext
+	context *clicontext.Context
 }
 
 // String names the servers and who said so, without secrets.
@@ -49,7 +50,7 @@ func (c Config) locate() (target, error) {
 	case fromContext != "":
 		return c.inContext(fromContext, contextVariable)
 	}
-	selected, err := selectedContext()
+	selected, err := clicontext.Selected()
 	if err != nil {
 		return target{}, err
 	}
@@ -117,11 +118,11 @@ func parseURL(u string) (parsed *url.URL, ok bool) {
 
 // inContext reads a context of the nats command line, and refuses one that contradicts Config.
 func (c Config) inContext(name, from string) (target, error) {
-	found, err := readContext(name)
+	found, err := clicontext.Read(name)
 	if err != nil {
 		return target{}, fmt.Errorf("%s: %w", from, err)
 	}
 	t, err := Config{}.atURLs(found.URL, fmt.Sprintf("context %q, %s", name, from))
 	t.context = found
-	return t, errors.Join(err, found.contradicts(c, t))
+	return t, errors.Join(err, contradicts(found, c, t))
 }

@@ -119,26 +119,50 @@ func resync(ctx context.Context, r *request) (any, error) {
 	return &Resynced{Count: n}, nil
 }
 
+// SuspendRequest is the request of "suspend".
+type SuspendRequest struct {
+	KeyRequest
+	// Reason is for people: the document has it in the annotation nagi/suspend-reason until it is resumed. With "" a
+	// reason that is there stays.
+	Reason string `json:"reason,omitempty"`
+}
+
+func suspendTurn(r *request) (string, error) {
+	var of SuspendRequest
+	return r.keyOf(&of, &of.KeyRequest)
+}
+
 func suspend(ctx context.Context, r *request) (any, error) {
-	return r.setSuspended(ctx, true, ReasonSuspend, "its document was suspended")
-}
-
-func resume(ctx context.Context, r *request) (any, error) {
-	return r.setSuspended(ctx, false, ReasonResume, "its document was resumed")
-}
-
-// setSuspended changes the document, with the rights of the controller's client.
-func (r *request) setSuspended(ctx context.Context, suspended bool, reason, what string) (any, error) {
-	key, err := r.key()
+	var of SuspendRequest
+	key, err := r.keyOf(&of, &of.KeyRequest)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := r.primary.Suspend(ctx, key, suspended)
+	changed, err := r.primary.Suspend(ctx, key, of.Reason)
 	if err != nil {
 		return nil, err
 	}
 	if changed {
-		r.did(ctx, key, reason, what)
+		what := "its document was suspended"
+		if of.Reason != "" {
+			what += " (" + printable.Message(of.Reason) + ")"
+		}
+		r.did(ctx, key, ReasonSuspend, what)
+	}
+	return &Done{Key: key, Changed: changed}, nil
+}
+
+func resume(ctx context.Context, r *request) (any, error) {
+	key, err := r.key()
+	if err != nil {
+		return nil, err
+	}
+	changed, err := r.primary.Resume(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		r.did(ctx, key, ReasonResume, "its document was resumed")
 	}
 	return &Done{Key: key, Changed: changed}, nil
 }

@@ -57,7 +57,7 @@ func verbs() []*verb {
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
-		{name: "suspend", access: act, do: suspend, turn: keyTurn},
+		{name: "suspend", access: act, do: suspend, turn: suspendTurn},
 		{name: "resume", access: act, do: resume, turn: keyTurn},
 		{name: "brake-release", access: act, whole: true, do: releaseBrake, turn: brakeTurn},
 		{name: "brake-restore", access: act, whole: true, do: restore, turn: brakeTurn},

@@ -62,7 +62,12 @@ type KeyRequest struct {
 // key reads the key that a request is about. It is in the scope, and the bucket can have it.
 func (r *request) key() (string, error) {
 	var of KeyRequest
-	if err := r.decode(&of); err != nil {
+	return r.keyOf(&of, &of)
+}
+
+// keyOf is key of a request that says more: of is a part of it.
+func (r *request) keyOf(whole any, of *KeyRequest) (string, error) {
+	if err := r.decode(whole); err != nil {
 		return "", err
 	}
 	switch {

@@ -36,8 +36,10 @@ var (
 type primary interface {
 	Config() entity.Config
 	JetStream() jetstream.JetStream
-	// Suspend says in the document whether it is to be reconciled, and whether that changed it.
-	Suspend(ctx context.Context, key string, suspended bool) (changed bool, err error)
+	// Suspend says in the document that it is not to be reconciled, and why; Resume takes that back. They tell whether
+	// that changed it.
+	Suspend(ctx context.Context, key, reason string) (changed bool, err error)
+	Resume(ctx context.Context, key string) (changed bool, err error)
 }
 
 func (c *served) name() string { return c.engine.Name() }

@@ -20,10 +20,16 @@ type stuck struct {
 	let   chan struct{}
 }
 
-func (p *stuck) Suspend(ctx context.Context, key string, suspended bool) (bool, error) {
+func (p *stuck) Suspend(ctx context.Context, key, reason string) (bool, error) {
 	p.asked.Add(1)
 	<-p.let
-	return p.primary.Suspend(context.WithoutCancel(ctx), key, suspended) // the time of the request may be over by now
+	return p.primary.Suspend(context.WithoutCancel(ctx), key, reason) // the time of the request may be over by now
+}
+
+func (p *stuck) Resume(ctx context.Context, key string) (bool, error) {
+	p.asked.Add(1)
+	<-p.let
+	return p.primary.Resume(context.WithoutCancel(ctx), key)
 }
 
 // stuckSites runs a service with the controller of sites, whose documents have no leader. There is one document.

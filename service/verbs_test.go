@@ -82,10 +82,23 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 			t.Errorf("a member was lost: %s", value)
 		}
 		refused(w, admin, prefix+"reconcile", `{"key":"shop/calm"}`, 409)
+		const why = `{"key":"shop/calm","reason":"the move to the new\nregion"}`
+		for _, changed := range []bool{true, false} {
+			if done := ask[Done](w, admin, prefix+"suspend.shop", why); done.Changed != changed {
+				t.Errorf("suspended with a reason: %+v", done)
+			}
+		}
+		natstest.Eventually(w, "the reason is told", func() bool {
+			e := ask[controller.Explanation](w, admin, "nagi.sites.read.explain", `{"key":"shop/calm"}`)
+			return e.SuspendReason != "" && strings.Contains(e.Says, ": "+e.SuspendReason)
+		})
 		if done := ask[Done](w, admin, prefix+"resume.shop", `{"key":"shop/calm"}`); !done.Changed {
 			t.Errorf("resumed: %+v", done)
 		}
 		state("calm", controller.StateCalm)
+		if value := w.value("sites", "shop.calm"); strings.Contains(value, "nagi/suspend") {
+			t.Errorf("resumed, and something stays: %s", value)
+		}
 		if done := ask[Done](w, admin, prefix+"resume.shop", `{"key":"shop/calm"}`); done.Changed {
 			t.Errorf("resumed once more: %+v", done)
 		}

@@ -110,7 +110,9 @@ func (f *facts) addTrouble(e *Explanation, stream string) {
 		why := *f.record.Invalid
 		e.Invalid = &why
 	}
-	e.Suspended = f.view.Suspended()
+	if e.Suspended = f.view.Suspended(); e.Suspended {
+		e.SuspendReason = printable.Message(f.view.Object.GetAnnotations()[entity.SuspendReasonAnnotation])
+	}
 	e.Held = f.held
 	e.AwaitsWrites = !k.AwaitsWrites().IsZero()
 	e.Looping = k.Looping

@@ -78,6 +78,7 @@ type Explanation struct {
 	ParkedRevision uint64                  `json:"parkedRevision,omitempty"` // 0 for a teardown
 	Invalid        *entity.InvalidDocument `json:"invalid,omitempty"`
 	Suspended      bool                    `json:"suspended,omitempty"`
+	SuspendReason  string                  `json:"suspendReason,omitempty"` // why, as its document says
 	Held           bool                    `json:"held,omitempty"`
 	AwaitsWrites   bool                    `json:"awaitsWrites,omitempty"`
 	AwaitsAPI      string                  `json:"awaitsAPI,omitempty"`   // its kind

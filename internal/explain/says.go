@@ -71,6 +71,9 @@ func (e *Explanation) first() string {
 	case Unreadable:
 		return "Its record cannot be read, so the key is not reconciled until the record is mended or deleted."
 	case Suspended:
+		if e.SuspendReason != "" {
+			return "Its document asks not to be reconciled (annotation nagi/suspend): " + e.SuspendReason
+		}
 		return "Its document asks not to be reconciled (annotation nagi/suspend)."
 	case Held:
 		return "Its delete was not seen, and the brake holds it. Put the document back, and it is as before; a " +

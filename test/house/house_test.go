@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"recorder/kuberecorder": {"recorder"},
 
 	// Rooms that know nothing of documents.
+	"internal/clicontext": {"internal/kvstream"},
 	"internal/connection": {},
 	"internal/denials":    {},
 	"internal/jsonshape":  {},
@@ -97,7 +98,20 @@ var mayImport = map[string][]string{
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
-	"manager": {"controller", "recorder", "internal/guard", "internal/turn"},
+	"manager": {"controller", "recorder", "internal/clicontext", "internal/guard", "internal/turn"},
+
+	// The tool.
+	"cmd/nagi":               {"cmd/nagi/internal/cli"},
+	"cmd/nagi/internal/out":  {"internal/printable"},
+	"cmd/nagi/internal/conn": {"internal/clicontext"},
+	"cmd/nagi/internal/ask":  {"service"},
+	"cmd/nagi/internal/kinds": {
+		"registry",
+		"cmd/nagi/internal/out", // how an age is told
+	},
+	"cmd/nagi/internal/cli": {
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
+	},
 }
 
 // Limits of a file, a function and a line, tests apart. A package is as large as its concept.

@@ -1,0 +1,118 @@
+package out
+
+import (
+	"bufio"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nagi-runtime/nagi/internal/printable"
+)
+
+// Cell is one of a table. A cell of several lines is cut at the first.
+type Cell struct {
+	Text string
+	Tone Tone
+}
+
+// Table prints rows under a header, in columns that are as wide as the widest cell of the first rows; later rows that
+// are wider push the rest of their line. So rows go out as they come, and as many as there are.
+type Table struct {
+	s      *Streams
+	header []string
+	widths []int
+	held   [][]Cell
+	w      *bufio.Writer
+	rows   int
+}
+
+// widthRows is how many rows decide how wide the columns are.
+const widthRows = 200
+
+// NewTable makes a table. Without a header, nothing but rows is printed.
+func (s *Streams) NewTable(header ...string) *Table {
+	t := &Table{s: s, header: header, w: bufio.NewWriterSize(s.Out, 1<<16)}
+	if len(header) > 0 {
+		cells := make([]Cell, len(header))
+		for i, h := range header {
+			cells[i] = Cell{Text: strings.ToUpper(h), Tone: Bold}
+		}
+		t.held = append(t.held, cells)
+	}
+	return t
+}
+
+// Row adds a row of plain cells.
+func (t *Table) Row(texts ...string) error {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	return t.Cells(cells...)
+}
+
+// Cells adds a row. Texts of others are made printable.
+func (t *Table) Cells(cells ...Cell) error {
+	t.rows++
+	for i := range cells {
+		text, _, _ := strings.Cut(cells[i].Text, "\n")
+		cells[i].Text = printable.Text(text)
+	}
+	if t.widths == nil {
+		t.held = append(t.held, cells)
+		if len(t.held) < widthRows {
+			return nil
+		}
+		return t.settle()
+	}
+	return t.print(cells)
+}
+
+// Rows is how many rows were added.
+func (t *Table) Rows() int { return t.rows }
+
+// Flush prints what is held. A table without a row prints nothing.
+func (t *Table) Flush() error {
+	if t.rows > 0 && t.widths == nil {
+		if err := t.settle(); err != nil {
+			return err
+		}
+	}
+	return t.w.Flush()
+}
+
+func (t *Table) settle() error {
+	for _, row := range t.held {
+		for i, c := range row {
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
+			}
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	for _, row := range t.held {
+		if err := t.print(row); err != nil {
+			return err
+		}
+	}
+	t.held = nil
+	return nil
+}
+
+func (t *Table) print(cells []Cell) error {
+	for i, c := range cells {
+		if _, err := t.w.WriteString(t.s.Paint(c.Tone, c.Text)); err != nil {
+			return err
+		}
+		if i == len(cells)-1 {
+			break
+		}
+		pad := 3
+		if i < len(t.widths) {
+			pad += max(0, t.widths[i]-utf8.RuneCountInString(c.Text))
+		}
+		if _, err := t.w.WriteString(strings.Repeat(" ", pad)); err != nil {
+			return err
+		}
+	}
+	return t.w.WriteByte('\n')
+}
