@@ -1,7 +1,10 @@
 package running
 
 import (
+	"cmp"
 	"hash/maphash"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -43,6 +46,23 @@ func (t *Table) LastOf(key string) Ended {
 		return ended
 	}
 	return Ended{}
+}
+
+// Slowest are the last runs that took longest, of those that ended at or after since: at most so many, the longest first.
+func (t *Table) Slowest(most int, since time.Time) (slowest []Ended) {
+	t.mu.Lock()
+	if t.ended != nil {
+		for _, ended := range t.ended {
+			if ended.Key != "" && !ended.At.Before(since) {
+				slowest = append(slowest, ended)
+			}
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(slowest, func(a, b Ended) int {
+		return cmp.Or(cmp.Compare(b.Took, a.Took), strings.Compare(a.Key, b.Key))
+	})
+	return slowest[:min(len(slowest), most)]
 }
 
 // Of is the reconcile of a key that is under way; zero if none is.

@@ -2,6 +2,7 @@ package running
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -42,6 +43,29 @@ func TestTheLastRunOfAKeyIsKnown(t *testing.T) {
 	}
 	if last := table.LastOf("home"); last != (Ended{}) {
 		t.Errorf("an old run keeps its place: %+v", last)
+	}
+}
+
+func TestTheSlowestOfTheLastRunsAreKnown(t *testing.T) {
+	var table Table
+	begin := time.Now()
+	if slowest := table.Slowest(2, begin); slowest != nil {
+		t.Errorf("before any run: %+v", slowest)
+	}
+	took := map[string]time.Duration{"old": time.Hour, "a": time.Second, "b": 3 * time.Second, "c": 2 * time.Second}
+	for key, d := range took {
+		end := begin.Add(time.Minute)
+		if key == "old" {
+			end = begin.Add(-time.Minute)
+		}
+		table.Keep(table.Begin(key, end.Add(-d), 1), d)
+	}
+	var keys []string
+	for _, ended := range table.Slowest(2, begin) {
+		keys = append(keys, ended.Key)
+	}
+	if !slices.Equal(keys, []string{"b", "c"}) {
+		t.Errorf("the slowest are %q", keys)
 	}
 }
 

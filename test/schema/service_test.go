@@ -249,6 +249,8 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 	compare(t, "vanished document", membersOf(reflect.TypeFor[service.Vanished]()), keys(vanished["properties"].(map[string]any)))
 	degraded := defs["stats-answer"].Properties["degraded"].(map[string]any)["items"].(map[string]any)
 	compare(t, "problem", membersOf(reflect.TypeFor[service.Problem]()), keys(degraded["properties"].(map[string]any)))
+	slow := defs["stats-answer"].Properties["slowest"].(map[string]any)["items"].(map[string]any)
+	compare(t, "slow key", membersOf(reflect.TypeFor[service.Slow]()), keys(slow["properties"].(map[string]any)))
 	invalid := defs["explanation"].Properties["invalid"].(map[string]any)
 	compare(t, "invalid document", membersOf(reflect.TypeFor[entity.InvalidDocument]()),
 		keys(invalid["properties"].(map[string]any)))
