@@ -78,7 +78,8 @@ func (p Project) Init(k Kind) ([]string, error) {
 		return nil, err
 	}
 	if there, err := os.ReadDir(p.Dir); err == nil && len(there) > 0 {
-		return nil, fmt.Errorf("%s is not empty: name a new directory; nagi create kind NAME adds a kind to a project", p.Dir)
+		return nil, fmt.Errorf("%s is not empty: name a new directory; nagi create kind NAME adds a kind to a project",
+			p.Dir)
 	}
 	plan := planned{}
 	if err := errors.Join(p.render(plan, "files/project", k), p.render(plan, "files/kind", k)); err != nil {
