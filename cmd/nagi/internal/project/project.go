@@ -57,7 +57,8 @@ var (
 func (k Kind) Check() error {
 	switch {
 	case !kindNames.MatchString(k.Kind):
-		return fmt.Errorf("%q is no kind: want a name as Website, of letters and digits, with a capital at its front", k.Kind)
+		return fmt.Errorf("%q is no kind: want a name as Website, of letters and digits, with a capital at its front",
+			k.Kind)
 	case !bucketNames.MatchString(k.Bucket):
 		return fmt.Errorf("%q is no name of a bucket: want letters, digits, - and _", k.Bucket)
 	case slices.Contains([]string{"controllers", "setup", "main", "test", "doc"}, k.File()):
