@@ -39,8 +39,8 @@ func (t *tool) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init DIR",
 		Short: "Make a project: a controller that builds, runs and passes its tests at once",
-		Long: `Make a project: a program with a controller for one kind, its tests, the permissions that it needs, and what a
-repository has beside. It builds, runs and passes its tests at once. Nothing is written into a directory that is not
+		Long: `Make a project: a program with a controller for one kind, its tests, the permissions that it needs, and what
+a repository has beside. It builds, runs and passes its tests at once. Nothing is written into a directory that is not
 empty.`,
 		Example:     "  nagi init websites --kind Website --module example.com/websites",
 		Annotations: map[string]string{"examples": "elsewhere"}, // it writes files, and runs go
@@ -71,8 +71,10 @@ empty.`,
 	}
 	cmd.Flags().StringVar(&kind, "kind", "Website", "the kind of its documents")
 	of.register(cmd)
-	cmd.Flags().StringVar(&p.Module, "module", "", "path of its Go module (default: example.com/ and the directory's name)")
-	cmd.Flags().StringVar(&p.Version, "nagi-version", "", "version of Nagi that it requires (default: that of this tool)")
+	cmd.Flags().StringVar(&p.Module, "module", "",
+		"path of its Go module (default: example.com/ and the directory's name)")
+	cmd.Flags().StringVar(&p.Version, "nagi-version", "",
+		"version of Nagi that it requires (default: that of this tool)")
 	cmd.Flags().StringVar(&p.Source, "nagi-source", "", "directory with the source of Nagi that it takes instead")
 	cmd.Flags().BoolVar(&tidy, "tidy", true, "run go mod tidy, and make deploy/roles.conf")
 	return cmd
@@ -144,7 +146,8 @@ func (t *tool) tidy(ctx context.Context, dir string) error {
 		cmd.Dir, cmd.Stderr = dir, t.Err
 		out, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("go %s in %s: %w: the files are made; run it again by hand", strings.Join(args, " "), dir, err)
+			return nil, fmt.Errorf("go %s in %s: %w: the files are made; run it again by hand",
+				strings.Join(args, " "), dir, err)
 		}
 		return out, nil
 	}
