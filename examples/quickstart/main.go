@@ -21,6 +21,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/registry"
+	"github.com/nagi-runtime/nagi/service"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -72,21 +74,32 @@ func run(ctx context.Context, port int, url, creds string) (err error) {
 	if err != nil {
 		return err
 	}
+	// The services API, over which nagi asks, answers on a connection of its own.
+	own, err := nats.Connect(url, append(opts, nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())...)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", url, err)
+	}
+	defer own.Close()
+	svc, err := service.New(service.Config{Conn: own})
+	if err != nil {
+		return err
+	}
 	r, err := newReconciler(ctx, js)
 	if err != nil {
 		return err
 	}
-	c, err := controller.New("quickstart", r.websites, r,
-		controller.Owns(r.pages), controller.Owns(r.routes), controller.WithWorkers(2))
+	c, err := controller.New("quickstart", r.websites, r, controller.Owns(r.pages), controller.Owns(r.routes),
+		controller.WithWorkers(2), svc.Controller(), registry.Publish(registry.Options{}))
 	if err != nil {
 		return err
 	}
 	stopCtx, stop := context.WithCancel(ctx)
-	stopped := make(chan error, 1)
+	stopped := make(chan error, 2)
 	go func() { stopped <- c.Run(stopCtx) }()
+	go func() { stopped <- svc.Run(stopCtx) }()
 	defer func() {
 		stop()
-		err = errors.Join(err, <-stopped)
+		err = errors.Join(err, <-stopped, <-stopped)
 	}()
 
 	fmt.Printf("nagi quickstart on %s\n\n", nc.ConnectedUrl())
@@ -95,7 +108,7 @@ func run(ctx context.Context, port int, url, creds string) (err error) {
 	}
 	fmt.Printf("\nServing. In another terminal:\n\n"+
 		"  nats -s %[1]s kv put websites blog '{\"spec\":{\"domain\":\"blog.example\",\"pages\":[\"home\"]}}'\n"+
-		"  nats -s %[1]s kv get pages blog.home\n\nInterrupt to stop.\n", nc.ConnectedUrl())
+		"  go run ./cmd/nagi -s %[1]s tree websites/blog\n\nInterrupt to stop.\n", nc.ConnectedUrl())
 	return watch(ctx, r)
 }
 

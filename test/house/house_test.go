@@ -101,16 +101,18 @@ var mayImport = map[string][]string{
 	"manager": {"controller", "recorder", "internal/clicontext", "internal/guard", "internal/turn"},
 
 	// The tool.
-	"cmd/nagi":               {"cmd/nagi/internal/cli"},
-	"cmd/nagi/internal/out":  {"internal/printable"},
-	"cmd/nagi/internal/conn": {"internal/clicontext"},
-	"cmd/nagi/internal/ask":  {"service"},
+	"cmd/nagi":                  {"cmd/nagi/internal/cli"},
+	"cmd/nagi/internal/out":     {"internal/printable"},
+	"cmd/nagi/internal/conn":    {"internal/clicontext"},
+	"cmd/nagi/internal/ask":     {"service"},
+	"cmd/nagi/internal/project": {},
 	"cmd/nagi/internal/kinds": {
 		"registry",
 		"cmd/nagi/internal/out", // how an age is told
 	},
 	"cmd/nagi/internal/cli": {
 		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
+		"cmd/nagi/internal/project",
 	},
 }
 

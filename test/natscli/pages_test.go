@@ -11,7 +11,7 @@ import (
 )
 
 // elsewhere are pages whose commands other tests run.
-var elsewhere = []string{"docs/restoring.md"}
+var elsewhere = []string{"docs/restoring.md", "docs/nagi.md"}
 
 // mentioned are commands that the pages name, and do not show how to give.
 var mentioned = []string{
@@ -19,7 +19,7 @@ var mentioned = []string{
 	"nats --inbox-prefix=_INBOX_operator",
 }
 
-// onPage is a command of the nats command line as a page shows it, without what follows a pipe.
+// onPage is a command of the nats command line, or of nagi, as a page shows it, without what follows a pipe.
 type onPage struct{ page, command string }
 
 func readPage(t *testing.T, page string) string {
@@ -31,12 +31,12 @@ func readPage(t *testing.T, page string) string {
 
 var (
 	fence      = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```")
-	inlineCode = regexp.MustCompile("`(nats [^`]+)`")
-	ofShell    = regexp.MustCompile(`\$\((nats [^|)]+)`)
+	inlineCode = regexp.MustCompile("`((?:nats|nagi) [^`]+)`")
+	ofShell    = regexp.MustCompile(`\$\(((?:nats|nagi) [^|)]+)`)
 	comment    = regexp.MustCompile(`\s+#.*`)
 )
 
-// commandsOf finds the commands of a page: the lines of blocks that begin with nats, with a prompt or without, and what
+// commandsOf finds the commands of a page: the lines of blocks that begin with nats or nagi, with a prompt or without, and what
 // stands in a line of text. What has an ellipsis is a form of commands, and none.
 func commandsOf(text string) (found []string) {
 	add := func(command string) {
@@ -55,7 +55,7 @@ func commandsOf(text string) (found []string) {
 			if inShell := ofShell.FindStringSubmatch(line); inShell != nil {
 				line = inShell[1]
 			}
-			if strings.HasPrefix(line, "nats ") {
+			if strings.HasPrefix(line, "nats ") || strings.HasPrefix(line, "nagi ") {
 				add(line)
 			}
 		}

@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 // folder is that of programs, once it is made.
 var folder string
 
-// programs is the folder with nats, nats-server, websites and quickstart. It is made once, and removed by TestMain.
+// programs is the folder with nats, nats-server, nagi, websites and quickstart. It is made once, and removed by TestMain.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "natscli")
 	if err != nil {
@@ -54,6 +54,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	nats := goTool(".", "tool", "-n", "nats")
 	goTool(root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "nats-server"), "./test/servers/current")
 	goTool(root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "quickstart"), "./examples/quickstart")
+	goTool(root, "build", "-buildvcs=false", "-o", filepath.Join(dir, "nagi"), "./cmd/nagi")
 	goTool(".", "build", "-buildvcs=false", "-o", filepath.Join(dir, "websites"), "./websites")
 	return dir, errors.Join(err, os.Symlink(nats, filepath.Join(dir, "nats")))
 })
@@ -75,10 +76,10 @@ type walk struct {
 
 func begin(t *testing.T) *walk {
 	t.Helper()
+	dir, err := programs() // the first time it takes minutes
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	dir, err := programs()
-	must(t, err)
 	return &walk{T: t, programs: dir, dir: t.TempDir(), ctx: ctx}
 }
 

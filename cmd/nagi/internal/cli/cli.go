@@ -53,6 +53,11 @@ type tool struct {
 func Run(ctx context.Context, env Env, args []string) int {
 	t := &tool{Env: env}
 	root := t.root()
+	if len(args) == 1 && args[0] == introspect {
+		model, err := fiskModel(root)
+		t.Printf("%s\n", model)
+		return codeOf(ctx, err)
+	}
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
 	t.close()
@@ -133,5 +138,6 @@ is a difference); 5 refused, as it has changed meanwhile or is not as the comman
 			root.AddCommand(c)
 		}
 	}
+	addLeaves(root)
 	return root
 }

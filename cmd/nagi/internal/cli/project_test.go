@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
+)
+
+// TestAProjectIsMade by the examples of its commands. What it makes is built and run by the tests of package project.
+func TestAProjectIsMade(t *testing.T) {
+	source, err := filepath.Abs("../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	run := func(args ...string) (ran, string) {
+		var stdout, stderr bytes.Buffer
+		code := Run(t.Context(), Env{Streams: out.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}}, args)
+		return ran{stdout.String(), stderr.String(), code}, strings.Join(args, " ")
+	}
+	r, line := run("init", "nothing")
+	if r.code != CodeUsage || !strings.Contains(r.err, "--nagi-source") {
+		t.Errorf("%s, with no release: code %d: %s", line, r.code, r.err)
+	}
+	example := words((&tool{}).initCommand().Example)
+	r, line = run(append(example[1:], "--nagi-source", source, "--tidy=false")...)
+	if r.code != 0 || !strings.Contains(r.out, "websites/internal/controllers/website.go\n") {
+		t.Fatalf("%s: code %d\n%s%s", line, r.code, r.out, r.err)
+	}
+	if r, line = run(append(example[1:], "--nagi-source", source)...); r.code != CodeUsage {
+		t.Errorf("%s, again: code %d: %s", line, r.code, r.err)
+	}
+}
