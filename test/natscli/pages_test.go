@@ -16,7 +16,9 @@ var elsewhere = []string{"docs/restoring.md", "docs/nagi.md"}
 // mentioned are commands that the pages name, and do not show how to give.
 var mentioned = []string{
 	"nats kv add", "nats kv get", "nats kv ls", "nats kv put", "nats micro info", "nats req",
-	"nats --inbox-prefix=_INBOX_operator",
+	"nats --inbox-prefix=_INBOX_operator", "nats nagi",
+	// Tests of the tool run these.
+	"nagi apply -f", "nagi init sites --kind Site", "nagi ui",
 }
 
 // onPage is a command of the nats command line, or of nagi, as a page shows it, without what follows a pipe.

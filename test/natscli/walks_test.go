@@ -36,6 +36,15 @@ var quickstart = []step{
 		command: `nats kv put websites shop '{"spec":{"domain":"shop.example","pages":["home"]}}'`,
 		shows:   []string{"shop.example"},
 	},
+	{page: "README.md", as: nobody, command: "nagi get websites", shows: []string{"NAME", "shop", "Synced"}},
+	{page: "README.md", as: nobody, command: "nagi tree websites/shop", shows: []string{"shop.home", "Page", "Route"}},
+	{page: "README.md", as: nobody, command: "nagi why websites/shop", shows: []string{"It is as it should be"}},
+	{page: "README.md", as: nobody, command: "nagi get --not-ok"},
+	{page: "README.md", as: nobody, command: "nagi doctor"},
+	{
+		page: "README.md", command: `nats plugins register nagi "$(which nagi)"`,
+		check: func(w *walk, _ string) { w.has(w.sh("", "nats --server="+w.url+" nagi get websites"), "shop") },
+	},
 	{
 		page: "README.md", as: nobody, command: "nats kv get websites-status shop --raw",
 		before: func(w *walk) { w.recorded(nobody, "websites", "shop", "Synced") },
@@ -131,73 +140,6 @@ var records = []step{
 	{
 		page: "docs/record.md", as: "reader", command: "nats kv get websites-status _nagi.brake",
 		before: vanish("writer", "operator", "websites", ""), shows: []string{`"engaged":true`, `"reason"`},
-	},
-}
-
-var oncall = []step{
-	{page: "docs/oncall.md", as: "operator", command: "nats stream info KV_websites", shows: []string{"Messages: 0"}},
-	{
-		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.stats ''", check: decodes,
-		shows: []string{`"degraded":[{"what":"brake"`, "put back what is missing"},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.brake-list ''",
-		shows: []string{`"engagement":"`, `"count":`, `"reason":"`},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.brake-vanished ''",
-		shows: []string{`"count":13`, `"key":"shop"`},
-	},
-	{
-		page: "docs/oncall.md", as: "operator",
-		command: `nats req nagi.websites.act.brake-restore '{"engagement":"<engagement>","count":<count>}'`,
-		with:    held("operator", "websites", "brake-vanished", "<engagement>", "<count>"),
-		shows:   []string{`{"count":13}`},
-		check: func(w *walk, _ string) {
-			w.has(w.sh("operator", "nats stream info KV_websites"), "Messages: 13")
-			w.until(`"engaged":false`, "operator", "nats req nagi.websites.read.brake-list ''")
-		},
-	},
-	{
-		page: "docs/oncall.md", as: "operator",
-		command: `nats req nagi.websites.act.brake-release '{"engagement":"<engagement>","count":<count>}'`,
-		before:  vanish("writer", "operator", "websites", ""),
-		with:    held("operator", "websites", "brake-list", "<engagement>", "<count>"),
-		shows:   []string{`"released"`}, check: tornDown("operator", "websites"),
-	},
-	{
-		page: "docs/oncall.md", as: "operator",
-		command: `nats kv put websites-status _nagi.release "<engagement> <count>"`,
-		before:  vanish("writer", "operator", "websites", ""),
-		with:    held("operator", "websites", "brake-list", "<engagement>", "<count>"),
-		check:   tornDown("operator", "websites"),
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: "nats kv get websites-status _nagi.lease --raw", check: decodes,
-		shows: []string{`"holderIdentity":"`, `"renewTime":"`},
-	},
-	{page: "docs/oncall.md", as: "operator", command: "nats stream info KV_websites-status", shows: []string{"Maximum Bytes"}},
-	{
-		page: "docs/oncall.md", command: "nats --context=admin stream edit KV_websites-status --max-bytes=<more>", asks: true,
-		with: func(*walk) []string { return []string{"<more>", "67108864"} }, shows: []string{"67108864"},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: "nats req nagi.websites.read.notok ''", before: failed, check: decodes,
-		shows: []string{`{"keys":[{"key":"shop"`, `"state":"parked"`, `"message":"`},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: `nats req nagi.websites.act.unpark '{"key":"shop"}'`,
-		shows: []string{"{"},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: `nats req nagi.websites.read.explain '{"key":"shop"}'`,
-		before: putShop, shows: []string{`"says":"It is as it should be: nothing is due; revision `, " is reconciled."},
-	},
-	{
-		page: "docs/oncall.md", as: "operator", command: `nats req nagi.websites.act.suspend '{"key":"shop"}'`,
-		check: func(w *walk, _ string) {
-			w.until(`"phase":"Suspended"`, "reader", "nats kv get --raw websites-status shop")
-		},
 	},
 }
 
