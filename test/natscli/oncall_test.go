@@ -8,7 +8,9 @@ func endsWith(command string, code int) func(*walk) []string {
 }
 
 // counted fills in the count that a verb of the service lists, as the page has it in a command of nagi.
-func counted(verb string) func(*walk) []string { return held("operator", "websites", verb, "<engagement>", "<count>") }
+func counted(verb string) func(*walk) []string {
+	return held("operator", "websites", verb, "<engagement>", "<count>")
+}
 
 // oncall begins with an engaged brake, over an empty bucket.
 var oncall = []step{
