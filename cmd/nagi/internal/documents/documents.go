@@ -60,6 +60,11 @@ func (r *Reader) Get(ctx context.Context, key string) (kinds.Document, error) {
 	return d, nil
 }
 
+// Record reads the record of a key from the leader; nil if there is none.
+func (r *Reader) Record(ctx context.Context, key string) ([]byte, error) {
+	return r.record(ctx, r.natsKey(key))
+}
+
 // Count is how many keys have a document, or the marker of a delete that is still there.
 func (r *Reader) Count(ctx context.Context) (uint64, error) {
 	s, err := r.documents.state(ctx)

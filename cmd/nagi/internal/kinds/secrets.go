@@ -1,9 +1,6 @@
 package kinds
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // Hidden is what stands for a secret.
 const Hidden = "(secret)"
@@ -32,8 +29,8 @@ func (k *Kind) hideIn(document map[string]any) {
 // schemaTree is the schema as parsed JSON, which is not to be changed; nil if there is none.
 func (k *Kind) schemaTree() map[string]any {
 	k.parse.Do(func() {
-		if json.Unmarshal(k.Schema, &k.schema) != nil {
-			k.schema = nil
+		if schema, err := decodeJSON(k.Schema); err == nil {
+			k.schema = schema
 		}
 	})
 	return k.schema
