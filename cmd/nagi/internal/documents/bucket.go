@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -212,15 +214,20 @@ func (b *bucket) askOnce(ctx context.Context, subject string, data []byte, answe
 	return json.Unmarshal(msg.Data, answer)
 }
 
+// consumerName is what is random in a subject that is to be granted.
+var consumerName = regexp.MustCompile(`\.nagi-[A-Za-z0-9]{22}`)
+
 // explain says what an error means, and what to do.
 func (b *bucket) explain(err error) error {
 	denied, isDenied := errors.AsType[*denials.Error](err)
 	refused, isRefused := errors.AsType[*jetstream.APIError](err)
+	var explained apierrors.APIStatus
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &explained):
 		return err
 	case isDenied:
-		return statusError(http.StatusForbidden, metav1.StatusReasonForbidden, "reading bucket %q: %v", b.name, denied)
+		return statusError(http.StatusForbidden, metav1.StatusReasonForbidden, "reading bucket %q: %s", b.name,
+			consumerName.ReplaceAllString(denied.Error(), ".*"))
 	case isRefused && refused.ErrorCode == codeStreamNotFound:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "there is no bucket %q: its "+
 			"controller makes it when it starts (nats kv ls lists those that there are)", b.name)
