@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	"github.com/nats-io/nats.go"
 )
 
 func TestGetListsInTheColumnsOfTheRegistry(t *testing.T) {
@@ -100,4 +107,28 @@ func (w *world) prints(want string, args ...string) {
 	if got := w.ok(args...); got != want[1:] {
 		w.Errorf("nagi %s prints\n%s\nwant\n%s", strings.Join(args, " "), got, want[1:])
 	}
+}
+
+func TestGetWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		var stdout, stderr bytes.Buffer
+		env := Env{Streams: out.Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr},
+			Options: []nats.Option{natstest.Dialer()}}
+		code := make(chan int)
+		go func() { code <- Run(ctx, env, []string{"--server", w.srv.URL(), "get", "websites", "-w", "-n", "lab"}) }()
+		time.Sleep(time.Second)
+		w.put("websites", "lab.fresh", `{"spec":{"host":"fresh.example"}}`)
+		time.Sleep(time.Second)
+		kv, err := w.js.KeyValue(w.Context(), "websites")
+		w.must(err)
+		w.must(kv.Delete(w.Context(), "lab.fresh"))
+		time.Sleep(time.Second)
+		cancel()
+		if got := <-code; got != 0 || stderr.String() != "" {
+			t.Errorf("exit code %d\n%s", got, stderr.String())
+		}
+		w.has(stdout.String(), "EVENT   NAME   RECONCILED   PHASE       REVISION   AGE\n",
+			"\nwritten   fresh  ", "\nrecorded   fresh   True         Synced ", "\ndeleted   fresh  ", "\ntorn down   fresh  ")
+	})
 }

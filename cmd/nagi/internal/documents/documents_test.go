@@ -169,6 +169,41 @@ func TestAListGoesOnWhereItWasWhenItsConsumerIsDropped(t *testing.T) {
 	})
 }
 
+// TestAListFindsEachRecordInWhateverOrder: those of the first documents come last, some documents have none, and some
+// records have no document.
+func TestAListFindsEachRecordInWhateverOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 3000
+		large := strings.Repeat("x", 10_000)
+		for i := range keys {
+			w.put(w.docs, fmt.Sprintf("shop.k%d", i), "x")
+		}
+		for i := range keys {
+			if at := (i + keys/2) % keys; at%10 > 0 {
+				w.put(w.recs, fmt.Sprintf("shop.k%d", at), fmt.Sprintf("%d%s", at, large))
+			}
+			if i%100 == 0 {
+				w.put(w.recs, fmt.Sprintf("shop.gone%d", i), large)
+			}
+		}
+		n := 0
+		for d, err := range w.reader.List(w.Context(), Query{}) {
+			w.must(err)
+			want := ""
+			if n%10 > 0 {
+				want = fmt.Sprintf("%d%s", n, large)
+			}
+			if d.Key != fmt.Sprintf("shop/k%d", n) || string(d.Record) != want {
+				t.Fatalf("number %d is %s with a record of %d bytes, want %d", n, d.Key, len(d.Record), len(want))
+			}
+			n++
+		}
+		if n != keys {
+			t.Errorf("%d of %d", n, keys)
+		}
+	})
+}
+
 func TestAListHoldsNoDocuments(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const keys, size = 8000, 2000

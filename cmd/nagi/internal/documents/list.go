@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
@@ -50,9 +49,15 @@ func (r *Reader) List(ctx context.Context, q Query) iter.Seq2[kinds.Document, er
 			yield(kinds.Document{}, err)
 			return
 		}
+		j, err := r.join(ctx, q, f.state)
+		if err != nil {
+			yield(kinds.Document{}, err)
+			return
+		}
+		defer j.stop()
 		for found, err := range f.list(ctx) {
 			if err == nil {
-				err = r.each(ctx, found, q, func(d kinds.Document) bool { return yield(d, nil) })
+				err = j.each(ctx, found, func(d kinds.Document) bool { return yield(d, nil) })
 			}
 			if err != nil {
 				if err != errStopped {
@@ -199,38 +204,3 @@ func (p *passed) add(key string, late bool) bool {
 
 // errStopped says that nothing more is wanted.
 var errStopped = errors.New("stopped")
-
-// readers is how many records are read at a time.
-const readers = 32
-
-// each passes documents on with their records, in order.
-func (r *Reader) each(ctx context.Context, found []message, q Query, yield func(kinds.Document) bool) error {
-	all := make([]kinds.Document, len(found))
-	errs := make([]error, len(found))
-	var wg sync.WaitGroup
-	room := make(chan struct{}, readers)
-	for i, m := range found {
-		all[i] = kinds.Document{Key: r.key(m.key), Revision: m.seq, Value: m.value}
-		if q.WithoutRecords || isReserved(m.key) {
-			continue
-		}
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			all[i].Record, errs[i] = r.record(ctx, m.key)
-		})
-	}
-	wg.Wait()
-	for i, d := range all {
-		if errs[i] != nil {
-			return errs[i]
-		}
-		if isReserved(found[i].key) {
-			continue
-		}
-		if !yield(d) {
-			return errStopped
-		}
-	}
-	return nil
-}

@@ -82,13 +82,8 @@ type part struct {
 }
 
 func (w *watching) run(ctx context.Context, listed func(), yield func(Change) bool) error {
-	for found, err := range w.documents.list(ctx) {
-		if err == nil {
-			err = w.each(ctx, found, w.q, func(d kinds.Document) bool { return yield(Change{d, Listed}) })
-		}
-		if err != nil {
-			return err
-		}
+	if err := w.list(ctx, yield); err != nil {
+		return err
 	}
 	listed()
 	parts := make(chan part)
@@ -118,6 +113,23 @@ func (w *watching) run(ctx context.Context, listed func(), yield func(Change) bo
 			return ctx.Err()
 		}
 	}
+}
+
+func (w *watching) list(ctx context.Context, yield func(Change) bool) error {
+	j, err := w.join(ctx, w.q, w.documents.state)
+	if err != nil {
+		return err
+	}
+	defer j.stop()
+	for found, err := range w.documents.list(ctx) {
+		if err == nil {
+			err = j.each(ctx, found, func(d kinds.Document) bool { return yield(Change{d, Listed}) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *watching) pump(ctx context.Context, f *follower, parts chan<- part, records bool) {
