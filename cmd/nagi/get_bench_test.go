@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,15 +50,34 @@ func measure(b *testing.B, n int, command []string) {
 	cmd := exec.Command(command[0], command[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		b.Fatalf("%v: %v\n%s", command, err, stderr.String())
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
 	}
-	if lines := bytes.Count(stdout.Bytes(), []byte("\n")); lines < n {
-		b.Fatalf("%v prints %d lines of %d", command, lines, n)
+	done, most := make(chan error, 1), 0
+	go func() { done <- cmd.Wait() }()
+	for ticker := time.NewTicker(5 * time.Millisecond); ; {
+		select {
+		case err := <-done:
+			ticker.Stop()
+			if lines := bytes.Count(stdout.Bytes(), []byte("\n")); err != nil || lines < n {
+				b.Fatalf("%v prints %d lines of %d: %v\n%s", command, lines, n, err, stderr.String())
+			}
+			b.ReportMetric(float64(most)/1024, "MiB")
+			b.ReportMetric(float64(cmd.ProcessState.UserTime().Milliseconds()), "user-ms")
+			return
+		case <-ticker.C:
+			most = max(most, peak(cmd.Process.Pid))
+		}
 	}
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	b.ReportMetric(float64(usage.Maxrss)/1024, "MiB")
-	b.ReportMetric(float64(cmd.ProcessState.UserTime().Milliseconds()), "user-ms")
+}
+
+// peak is how many KiB a process had at most. What the kernel tells of a child that has ended counts what its parent had.
+func peak(pid int) (kib int) {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if _, after, ok := bytes.Cut(status, []byte("VmHWM:")); ok {
+		_, _ = fmt.Sscan(string(after), &kib)
+	}
+	return kib
 }
 
 func fill(b *testing.B, srv *natstest.Server, n int) {
