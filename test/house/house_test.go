@@ -106,13 +106,31 @@ var mayImport = map[string][]string{
 	"cmd/nagi/internal/conn":    {"internal/clicontext"},
 	"cmd/nagi/internal/ask":     {"service"},
 	"cmd/nagi/internal/project": {},
+	// The streams of buckets are what it keeps.
+	"cmd/nagi/internal/backup": {"internal/denials", "internal/kvstream"},
+	// What it prints is what a controller with all of these would print.
+	"cmd/nagi/internal/setup": {"recorder", "registry", "service", "internal/kubeapi"},
 	"cmd/nagi/internal/kinds": {
 		"registry",
 		"cmd/nagi/internal/out", // how an age is told
 	},
+	"cmd/nagi/internal/documents": {"cmd/nagi/internal/kinds"},
+	"cmd/nagi/internal/manifests": {"internal/printable"},
+	"cmd/nagi/internal/threeway":  {},
+	"cmd/nagi/internal/screen":    {"cmd/nagi/internal/out"},
+	"cmd/nagi/internal/follow":    {"entity"},
+	"cmd/nagi/internal/tree": {
+		"cmd/nagi/internal/follow", "cmd/nagi/internal/kinds",
+		"internal/owner", // whose an object is
+	},
+	"cmd/nagi/internal/page": {
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/documents", "cmd/nagi/internal/tree", "recorder",
+	},
 	"cmd/nagi/internal/cli": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
-		"cmd/nagi/internal/project",
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/backup", "cmd/nagi/internal/conn", "cmd/nagi/internal/documents",
+		"cmd/nagi/internal/kinds", "cmd/nagi/internal/manifests", "cmd/nagi/internal/out", "cmd/nagi/internal/page",
+		"cmd/nagi/internal/project", "cmd/nagi/internal/screen", "cmd/nagi/internal/setup",
+		"cmd/nagi/internal/threeway", "cmd/nagi/internal/tree", "recorder",
 	},
 }
 

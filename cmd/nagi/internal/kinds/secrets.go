@@ -1,9 +1,6 @@
 package kinds
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // Hidden is what stands for a secret.
 const Hidden = "(secret)"
@@ -23,11 +20,20 @@ func (k *Kind) hideIn(document map[string]any) {
 	for _, field := range k.SecretFields {
 		hide(document, strings.Split(strings.ReplaceAll(field, "[]", ".*"), "."))
 	}
-	var schema map[string]any
-	if json.Unmarshal(k.Schema, &schema) == nil {
+	if schema := k.schemaTree(); schema != nil {
 		s := secrets{root: schema}
 		s.walk(document, schema, 0)
 	}
+}
+
+// schemaTree is the schema as parsed JSON, which is not to be changed; nil if there is none.
+func (k *Kind) schemaTree() map[string]any {
+	k.parse.Do(func() {
+		if schema, err := decodeJSON(k.Schema); err == nil {
+			k.schema = schema
+		}
+	})
+	return k.schema
 }
 
 // secrets walks a value and its schema together, so that it ends where the value does, and not where a schema does that
