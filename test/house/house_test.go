@@ -105,12 +105,17 @@ var mayImport = map[string][]string{
 	"cmd/nagi/internal/out":  {"internal/printable"},
 	"cmd/nagi/internal/conn": {"internal/clicontext"},
 	"cmd/nagi/internal/ask":  {"service"},
+	// The streams of buckets are what it keeps.
+	"cmd/nagi/internal/backup": {"internal/denials", "internal/kvstream"},
+	// What it prints is what a controller with all of these would print.
+	"cmd/nagi/internal/setup": {"recorder", "registry", "service", "internal/kubeapi"},
 	"cmd/nagi/internal/kinds": {
 		"registry",
 		"cmd/nagi/internal/out", // how an age is told
 	},
 	"cmd/nagi/internal/cli": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/backup", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds",
+		"cmd/nagi/internal/out", "cmd/nagi/internal/setup",
 	},
 }
 

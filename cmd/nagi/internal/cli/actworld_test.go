@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/test/natstest"
+	server "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// many is how many documents vanish in a world whose brake engages.
+const many = 12
+
+// inBrakedWorld runs a test in a world whose brake holds the deletes of many websites, which vanished while no
+// controller ran. Each owns a page.
+func inBrakedWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.sites(many)
+		w.stopController()
+		stream, err := w.js.Stream(w.Context(), "KV_websites")
+		w.must(err)
+		w.must(stream.Purge(w.Context()))
+		w.startController()
+		w.settle()
+		test(w)
+	})
+}
+
+// sites puts websites shop/s000 and so on, and waits until they have their pages.
+func (w *world) sites(n int) {
+	w.Helper()
+	for i := range n {
+		w.put("websites", fmt.Sprintf("shop.s%03d", i), `{"spec":{"host":"s.example","pages":1}}`)
+	}
+	w.settle()
+	if got := w.pagesThere(); got != n {
+		w.Fatalf("%d pages are there, want %d", got, n)
+	}
+}
+
+func (w *world) settle() {
+	time.Sleep(15 * time.Second)
+	synctest.Wait()
+}
+
+// pagesThere is how many pages there are.
+func (w *world) pagesThere() int { return w.keysIn("pages") }
+
+func (w *world) keysIn(bucket string) int {
+	w.Helper()
+	kv, err := w.js.KeyValue(w.Context(), bucket)
+	w.must(err)
+	keys, err := kv.ListKeys(w.Context())
+	w.must(err)
+	n := 0
+	for range keys.Keys() {
+		n++
+	}
+	return n
+}
+
+// inOrphanedWorld runs a test in a world with pages of websites that never were: three of shop/young, one of
+// shop/other.
+func inOrphanedWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	inWorld(t, func(w *world) {
+		instance := w.value("websites-status", "_nagi.instance")
+		w.stopController()
+		kv, err := w.js.KeyValue(w.Context(), "pages")
+		w.must(err)
+		for i, owner := range []string{"young", "young", "young", "other"} {
+			p := &page{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("left-%d", i)}}
+			entity.SetOwner(p, "Website", "shop/"+owner, instance)
+			document, err := w.pages.DocumentOf(p)
+			w.must(err)
+			_, err = kv.Put(w.Context(), fmt.Sprintf("shop.left-%d", i), document)
+			w.must(err)
+		}
+		w.startController()
+		w.settle()
+		test(w)
+	})
+}
+
+// typing runs the tool for somebody at a terminal, who types.
+func (w *world) typing(typed string, args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	env := Env{
+		Streams: out.Streams{In: strings.NewReader(typed), Out: &stdout, Err: &stderr, Interactive: true},
+		Options: []nats.Option{natstest.Dialer()},
+	}
+	code := Run(w.Context(), env, append([]string{"--server", w.srv.URL()}, args...))
+	return ran{stdout.String(), stderr.String(), code}
+}
+
+// during runs the tool until a context ends.
+func (w *world) during(ctx context.Context, stdin string, args ...string) ran {
+	var stdout, stderr bytes.Buffer
+	env := Env{
+		Streams: out.Streams{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr},
+		Options: []nats.Option{natstest.Dialer()},
+	}
+	code := Run(ctx, env, append([]string{"--server", w.srv.URL()}, args...))
+	return ran{stdout.String(), stderr.String(), code}
+}
+
+// runs runs the tool, and wants an exit code and texts on its outputs.
+func (w *world) runs(code int, args []string, says ...string) string {
+	w.Helper()
+	return w.wants(w.nagi(args...), code, args, says...)
+}
+
+func (w *world) wants(r ran, code int, args []string, says ...string) string {
+	w.Helper()
+	if r.code != code {
+		w.Errorf("nagi %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), r.code, code, r.out, r.err)
+	}
+	for _, say := range says {
+		if !strings.Contains(r.out+r.err, say) {
+			w.Errorf("nagi %s does not say %q:\n%s%s", strings.Join(args, " "), say, r.out, r.err)
+		}
+	}
+	return r.out
+}
+
+// users gives the server users, each confined to a set; who does not say who he is may do all.
+func (w *world) users(sets map[string]entity.PermissionSet) {
+	w.Helper()
+	w.must(w.srv.Reload(func(o *server.Options) {
+		o.Users = []*server.User{{Username: "all", Password: "all"}}
+		o.NoAuthUser = "all"
+		for name, set := range sets {
+			o.Users = append(o.Users, &server.User{Username: name, Password: name, Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: set.Publish},
+				Subscribe: &server.SubjectPermission{Allow: set.Subscribe},
+			}})
+		}
+	}))
+}
+
+// as are the flags of a user.
+func as(user string, args ...string) []string {
+	return append([]string{"--user", user, "--password", user, "--inbox-prefix", "_INBOX_" + user}, args...)
+}
