@@ -76,6 +76,7 @@ func token(name string) string {
 type NoAnswer struct {
 	Controller string
 	Err        error
+	inbox      string // of the connection, where answers may not go by default
 }
 
 func (e *NoAnswer) Error() string {
@@ -84,12 +85,27 @@ func (e *NoAnswer) Error() string {
 		return fmt.Sprintf("controller %s is not asked: no process of it runs with package service (nats micro ls "+
 			"lists those that do), or its service has another prefix (--prefix)", name)
 	}
+	if e.inbox != "" {
+		return fmt.Sprintf("controller %s did not answer: %v: does its service answer to inboxes below %s "+
+			"(Config.Inboxes; nats micro info nagi shows nagi.inboxes)? --inbox-prefix=_INBOX_operator is one of the "+
+			"default ones", name, e.Err, e.inbox)
+	}
 	return fmt.Sprintf("controller %s did not answer: %v: try again; nats micro info nagi lists its replicas",
 		name, e.Err)
 }
 
 // Unwrap returns what the client library said.
 func (e *NoAnswer) Unwrap() error { return e.Err }
+
+// foreignInbox is the prefix of the connection's inboxes, if services do not answer there by default.
+func (c Controller) foreignInbox() string {
+	switch prefix := strings.TrimSuffix(c.Conn.Opts.InboxPrefix, "."); prefix {
+	case "", service.DefaultInbox, service.DefaultInbox + "_operator", service.DefaultInbox + "_reader":
+		return ""
+	default:
+		return prefix
+	}
+}
 
 // Refused is the error where a controller answered with one. Body has what it says beside.
 type Refused struct {
@@ -121,7 +137,7 @@ func (c Controller) Do(ctx context.Context, access Access, verb, namespace strin
 		return fmt.Errorf("controller %s is not asked: %w", printable.Quote(c.Name), err)
 	}
 	if err != nil {
-		return &NoAnswer{c.Name, err}
+		return &NoAnswer{c.Name, err, c.foreignInbox()}
 	}
 	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 		refused := &Refused{Controller: c.Name}

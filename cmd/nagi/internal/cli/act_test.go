@@ -23,8 +23,8 @@ func TestKeysAreReconciledAndUnparkedByTheirController(t *testing.T) {
 		w.runs(3, []string{"reconcile", "websites/shop/none"}, "neither a document nor a record")
 		w.runs(2, []string{"reconcile", "websites/none"}, "namespace/name")
 		w.runs(2, []string{"reconcile", "websites"}, "a key is needed")
-		w.runs(0, []string{"resync", "websites"}, "5 keys are reconciled by controller websites")
-		w.runs(0, []string{"resync", "websites", "-n", "lab"}, "2 keys are reconciled")
+		w.runs(0, []string{"resync", "websites"}, "4 keys are reconciled by controller websites")
+		w.runs(0, []string{"resync", "websites", "-n", "lab"}, "1 key is reconciled")
 	})
 }
 
@@ -106,15 +106,18 @@ func TestAPlainBucketIsSuspendedWithoutARegistry(t *testing.T) {
 
 // TestWhoMayActInOneNamespaceActsThere, and who may only read changes nothing: both are told at once.
 func TestWhoMayActInOneNamespaceActsThere(t *testing.T) {
-	inWorld(t, func(w *world) {
-		reads, err := registry.Permissions(entity.RoleReader, entity.WithInboxPrefix("_INBOX_shop"))
-		w.must(err)
-		shop := reads.Join(entity.PermissionSet{Publish: []string{"nagi.*.read.*.shop", "nagi.*.act.*.shop"}})
-		reads, err = registry.Permissions(entity.RoleReader, entity.WithInboxPrefix("_INBOX_reader"))
-		w.must(err)
-		documents, err := entity.Permissions(w.websites.Config(), entity.RoleReader, entity.WithCommandLine())
-		w.must(err)
-		w.users(map[string]entity.PermissionSet{"shop": shop, "reader": reads.Join(documents)})
+	kinds, err := registry.Permissions(entity.RoleReader, entity.WithInboxPrefix("_INBOX_operator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := kinds.Join(entity.PermissionSet{Publish: []string{"nagi.*.read.*.shop", "nagi.*.act.*.shop"}})
+	documents, err := entity.Permissions(entity.Config{Bucket: "websites", Namespaced: true}, entity.RoleReader,
+		entity.WithCommandLine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := map[string]entity.PermissionSet{"shop": shop, "reader": kinds.Join(documents)}
+	inWorldWithUsers(t, sets, func(w *world) {
 		began := time.Now()
 		w.runs(0, as("shop", "reconcile", "websites/shop/home"), "is reconciled")
 		w.runs(6, as("shop", "reconcile", "websites/lab/old"), "nagi.websites.act.reconcile.lab")

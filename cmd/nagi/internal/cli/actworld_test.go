@@ -10,10 +10,14 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
+	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/registry"
+	"github.com/nagi-runtime/nagi/service"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	server "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -68,6 +72,46 @@ func (w *world) keysIn(bucket string) int {
 		n++
 	}
 	return n
+}
+
+// vanishedNotes has a second kind and controller, "notes", whose documents vanished while it did not run.
+func (w *world) vanishedNotes() {
+	w.Helper()
+	start := func() (stop func()) {
+		nc, js := natstest.Connect(w.T, w.srv.URL())
+		notes, err := entity.NewClient[*page](w.Context(), js, entity.Config{
+			Kind: "Note", Bucket: "notes", Storage: jetstream.MemoryStorage,
+		})
+		w.must(err)
+		own, _ := natstest.Connect(w.T, w.srv.URL())
+		svc, err := service.New(service.Config{Conn: own})
+		w.must(err)
+		c, err := controller.New("notes", notes, controller.ReconcilerFunc(
+			func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }),
+			svc.Controller(), registry.Publish(registry.Options{}))
+		w.must(err)
+		stopController, stopService := natstest.Run(w.T, c.Run), natstest.Run(w.T, svc.Run)
+		return func() {
+			stopController()
+			stopService()
+			notes.Close()
+			own.Close()
+			nc.Close()
+		}
+	}
+	stop := start()
+	w.settle()
+	for i := range many {
+		w.put("notes", fmt.Sprintf("s%03d", i), `{"spec":{"title":"a note"}}`)
+	}
+	w.settle()
+	stop()
+	stream, err := w.js.Stream(w.Context(), "KV_notes")
+	w.must(err)
+	w.must(stream.Purge(w.Context()))
+	stop = start()
+	w.Cleanup(stop)
+	w.settle()
 }
 
 // inOrphanedWorld runs a test in a world with pages of websites that never were: three of shop/young, one of
@@ -134,22 +178,26 @@ func (w *world) wants(r ran, code int, args []string, says ...string) string {
 	return r.out
 }
 
-// users gives the server users, each confined to a set; who does not say who he is may do all.
-func (w *world) users(sets map[string]entity.PermissionSet) {
-	w.Helper()
-	w.must(w.srv.Reload(func(o *server.Options) {
-		o.Users = []*server.User{{Username: "all", Password: "all"}}
-		o.NoAuthUser = "all"
-		for name, set := range sets {
-			o.Users = append(o.Users, &server.User{Username: name, Password: name, Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: set.Publish},
-				Subscribe: &server.SubjectPermission{Allow: set.Subscribe},
-			}})
-		}
-	}))
+// inWorldWithUsers is inWorld with users on the server, each confined to a set; who does not say who he is may do all.
+func inWorldWithUsers(t *testing.T, sets map[string]entity.PermissionSet, test func(w *world)) {
+	t.Helper()
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, natstest.WithConfig(func(o *server.Options) {
+			o.Users = []*server.User{{Username: "all", Password: "all"}}
+			o.NoAuthUser = "all"
+			for name, set := range sets {
+				o.Users = append(o.Users, &server.User{Username: name, Password: name, Permissions: &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: set.Publish},
+					Subscribe: &server.SubjectPermission{Allow: set.Subscribe},
+				}})
+			}
+		}))
+		w.everyday()
+		test(w)
+	})
 }
 
-// as are the flags of a user.
+// as are the flags of a user, whose inbox prefix is that of an operator: the service answers nowhere else.
 func as(user string, args ...string) []string {
-	return append([]string{"--user", user, "--password", user, "--inbox-prefix", "_INBOX_" + user}, args...)
+	return append([]string{"--user", user, "--password", user, "--inbox-prefix", "_INBOX_operator"}, args...)
 }

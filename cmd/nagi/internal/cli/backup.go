@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -119,6 +120,9 @@ type restoredFrom struct {
 
 func (t *tool) restoreBackup(ctx context.Context, s *session, dir string, stopped bool, output string) error {
 	m, err := backup.Read(dir, t.bytesTold("compared with their checksums"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = withCode(CodeNotFound, err)
+	}
 	if err != nil {
 		return err
 	}
