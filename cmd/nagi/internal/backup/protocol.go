@@ -102,26 +102,38 @@ func next(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error) {
 	return chunks.NextMsgWithContext(ctx)
 }
 
-// put makes a stream of a snapshot. A server that does not get all of it makes none.
-func (a api) put(ctx context.Context, stream string, of content, from io.Reader, progress func(n int)) error {
-	var begun struct {
+// put makes a stream of a snapshot. If it fails after it has begun, it waits until the server has ended it, too: begun
+// says that there may be a stream then, which had all that it needs before the failure.
+func (a api) put(ctx context.Context, stream string, of content, from io.Reader, progress func(n int)) (
+	begun bool, err error,
+) {
+	var to struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := a.ask(ctx, a.prefix+"STREAM.RESTORE."+stream, of, patience, &begun); err != nil {
-		return err
+	if err := a.ask(ctx, a.prefix+"STREAM.RESTORE."+stream, of, patience, &to); err != nil {
+		return false, err
 	}
+	err = a.chunks(ctx, to.Subject, from, progress)
+	if err == nil {
+		// The answer to an empty chunk says whether the stream is there.
+		return true, a.send(ctx, to.Subject, nil, restoreTakes, nil)
+	}
+	_ = a.send(context.WithoutCancel(ctx), to.Subject, nil, patience, nil) // it says why half a snapshot is none
+	return true, err
+}
+
+func (a api) chunks(ctx context.Context, subject string, from io.Reader, progress func(n int)) error {
 	chunk := make([]byte, min(chunkSize, a.nc.MaxPayload()))
 	for {
 		n, err := io.ReadFull(from, chunk)
 		if n > 0 {
-			if err := a.send(ctx, begun.Subject, chunk[:n], patience, nil); err != nil {
+			if err := a.send(ctx, subject, chunk[:n], patience, nil); err != nil {
 				return err
 			}
 			progress(n)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			// The answer to an empty chunk says whether the stream is there.
-			return a.send(ctx, begun.Subject, nil, restoreTakes, nil)
+			return ctx.Err()
 		}
 		if err != nil {
 			return err

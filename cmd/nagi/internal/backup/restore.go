@@ -32,9 +32,11 @@ func Restore(ctx context.Context, js jetstream.JetStream, dir string, m *Manifes
 	var made []Stream
 	for i := range m.Streams {
 		s := m.Streams[len(m.Streams)-1-i]
-		err := s.restore(ctx, js, dir, progress)
-		if err == nil {
+		begun, err := s.restore(ctx, js, dir, progress)
+		if begun {
 			made = append(made, s)
+		}
+		if err == nil {
 			err = s.compare(ctx, js)
 		}
 		if err != nil {
@@ -48,15 +50,17 @@ func Restore(ctx context.Context, js jetstream.JetStream, dir string, m *Manifes
 	return nil
 }
 
-func (s Stream) restore(ctx context.Context, js jetstream.JetStream, dir string, progress func(n int)) error {
+func (s Stream) restore(
+	ctx context.Context, js jetstream.JetStream, dir string, progress func(n int),
+) (begun bool, err error) {
 	dir = filepath.Join(dir, s.Name)
 	told, err := os.ReadFile(filepath.Join(dir, contentFile))
 	if err != nil {
-		return err
+		return false, err
 	}
 	var of content
 	if err := json.Unmarshal(told, &of); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(dir, contentFile), err)
+		return false, fmt.Errorf("%s: %w", filepath.Join(dir, contentFile), err)
 	}
 	for _, f := range s.Files {
 		if f.Name == contentFile {
@@ -64,14 +68,12 @@ func (s Stream) restore(ctx context.Context, js jetstream.JetStream, dir string,
 		}
 		file, err := os.Open(filepath.Join(dir, f.Name))
 		if err != nil {
-			return err
+			return false, err
 		}
 		defer func() { _ = file.Close() }()
-		if err := apiOf(js).put(ctx, s.Name, of, file, progress); err != nil {
-			return err
-		}
+		return apiOf(js).put(ctx, s.Name, of, file, progress)
 	}
-	return nil
+	return false, errors.New("the manifest names no file of its messages")
 }
 
 // compare compares the restored stream with what was backed up. Messages with a TTL may have gone since.
@@ -90,7 +92,10 @@ func (s Stream) compare(ctx context.Context, js jetstream.JetStream) error {
 // remove takes a stream away that was made a moment ago.
 func (s Stream) remove(ctx context.Context, js jetstream.JetStream) error {
 	info, err := streamInfo(ctx, js, s.Name)
-	if err == nil && info.State.LastSeq != s.LastSeq {
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err == nil && info.State.LastSeq > s.LastSeq {
 		return fmt.Errorf("stream %s was restored and is written to already, so it stays: who writes there? Stop that "+
 			"before you begin again", s.Name)
 	}

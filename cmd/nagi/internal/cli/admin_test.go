@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -36,6 +37,7 @@ func TestARestoreOfDocumentsAndRecordsDeletesNothing(t *testing.T) {
 		w.runs(5, []string{"backup", "websites", "--to", dir}, "exists")
 		document := w.value("websites", "shop.s003")
 		w.runs(5, []string{"restore", "--from", dir}, "controller \"websites\" answers")
+		w.runs(5, []string{"restore", "--from", dir, "--stopped"}, "holds the lease")
 		w.stopController()
 		w.runs(5, []string{"restore", "--from", dir}, "writes over nothing", "nats stream rm -f KV_websites")
 		w.removeBuckets()
@@ -166,10 +168,13 @@ func TestPrintedRightsAreThoseThatTheControllerWouldPrint(t *testing.T) {
 			entity.RoleBootstrap: events.SetUpSubjects(), entity.RoleController: events.RecordSubjects(),
 			entity.RoleReader: events.ListSubjects(), entity.RoleOperator: events.ListSubjects(),
 		}
-		if len(printed.Roles) != 6 {
+		if len(printed.Roles) != 7 {
 			t.Errorf("%d roles are printed", len(printed.Roles))
 		}
 		for _, role := range printed.Roles {
+			if role.Role == setup.RoleBackup {
+				continue // no controller prints it
+			}
 			opts := []entity.PermissionOption{entity.WithInboxPrefix("_INBOX_" + string(role.Role))}
 			switch role.Role {
 			case entity.RoleReader, entity.RoleOperator, entity.RoleWriter:
@@ -236,5 +241,108 @@ func TestBucketsAreMadeForAControllerThatMayNot(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		w.runs(0, append(args, "--replicas", "1", "--max-bytes", "2097152"), "is not changed", "MaxBytes")
+	})
+}
+
+// shopRights are the rights that bootstrap prints for the world's websites.
+func shopRights(t *testing.T) map[string]entity.PermissionSet {
+	t.Helper()
+	d := setup.Definition{
+		Kind: "Website", APIVersion: "example.com/v1", Bucket: "websites", Namespaced: true, Controller: "websites",
+		Owns: []registry.Resource{{In: registry.InNATS, Kind: "Page", Bucket: "pages"}},
+	}
+	rights, err := setup.RightsOf([]setup.Definition{d}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := map[string]entity.PermissionSet{}
+	for _, role := range rights.Roles {
+		sets[string(role.Role)] = role.PermissionSet
+	}
+	return sets
+}
+
+// TestThePrintedRolesAreEnoughForTheTool, and no more: a reader acts on nothing.
+func TestThePrintedRolesAreEnoughForTheTool(t *testing.T) {
+	inWorldWithUsers(t, shopRights(t), func(w *world) {
+		with := func(role string, args ...string) []string {
+			return append([]string{"--user", role, "--password", role, "--inbox-prefix", "_INBOX_" + role}, args...)
+		}
+		for _, reads := range [][]string{{"kinds"}, {"brake"}, {"orphans"}, {"restore", "websites", "--list"}} {
+			w.runs(0, with("reader", reads...))
+			w.runs(0, with("operator", reads...))
+		}
+		for _, acts := range [][]string{
+			{"reconcile", "websites/shop/home"}, {"resync", "websites"}, {"suspend", "websites/shop/home", "--reason", "x"},
+			{"resume", "websites/shop/home"}, {"unpark", "websites/shop/blog"},
+		} {
+			w.runs(6, with("reader", acts...), "refuses to publish")
+			w.runs(0, with("operator", acts...))
+		}
+		w.runs(0, with("backup", "backup", "websites", "--to", filepath.Join(w.TempDir(), "b")))
+		w.runs(6, with("reader", "backup", "websites", "--to", filepath.Join(w.TempDir(), "b")), "STREAM.SNAPSHOT")
+		w.runs(0, with("bootstrap", "bootstrap", "--kind", "Website", "--api-version", "example.com/v1", "--bucket",
+			"websites", "--namespaced", "--owns", "Page=pages"), "there")
+		w.stopController()
+		w.runs(0, with("operator", "suspend", "websites/shop/cart"), "written with your own rights")
+		w.runs(6, with("reader", "suspend", "websites/shop/home"), "$KV.websites.shop.home")
+	})
+}
+
+// subject is what a backup of the world has.
+var subject = backup.Subject{
+	Kind: "Website", Bucket: "websites", Namespaced: true, StatusBuckets: []string{"websites-status"},
+	Controllers: []string{"websites"},
+}
+
+// TestABackupSaysThatItIsNotOfOneMoment, with how much was written between records and documents.
+func TestABackupSaysThatItIsNotOfOneMoment(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.stopController()
+		still, err := backup.Make(w.Context(), w.js, subject, filepath.Join(w.TempDir(), "still"), func(int) {})
+		w.must(err)
+		if !still.Moment.One {
+			t.Errorf("nothing was written: %+v", still.Moment)
+		}
+		written := false
+		moved, err := backup.Make(w.Context(), w.js, subject, filepath.Join(w.TempDir(), "moved"), func(int) {
+			if !written { // the records come first
+				written = true
+				w.put("websites", "shop.more", `{"spec":{}}`)
+				w.put("websites-status", "shop.more", `{}`)
+			}
+		})
+		w.must(err)
+		if m := moved.Moment; m.One || m.Documents != 1 || m.Records != 1 || moved.Streams[1].Messages != 6 {
+			t.Errorf("%+v", moved)
+		}
+	})
+}
+
+// TestAnInterruptLeavesNothingHalfDone: no directory of a backup, and no stream of a restore.
+func TestAnInterruptLeavesNothingHalfDone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		parent := w.TempDir()
+		dir := filepath.Join(parent, "monday")
+		ctx, cancel := context.WithCancel(w.Context())
+		if _, err := backup.Make(ctx, w.js, subject, dir, func(int) { cancel() }); err == nil {
+			t.Error("it was not interrupted")
+		}
+		if left, err := os.ReadDir(parent); err != nil || len(left) != 0 {
+			t.Errorf("left is %v (%v)", left, err)
+		}
+		m, err := backup.Make(w.Context(), w.js, subject, dir, func(int) {})
+		w.must(err)
+		w.stopController()
+		w.removeBuckets()
+		ctx, cancel = context.WithCancel(w.Context())
+		if err := backup.Restore(ctx, w.js, dir, m, func(int) { cancel() }); err == nil {
+			t.Error("it was not interrupted")
+		}
+		w.settle()
+		if exist, err := backup.Existing(w.Context(), w.js, m); err != nil || len(exist) != 0 {
+			t.Errorf("there are %v (%v)", exist, err)
+		}
+		w.must(backup.Restore(w.Context(), w.js, dir, m, func(int) {}))
 	})
 }

@@ -24,10 +24,9 @@ stream makes it, and manifest.json: when and where it was made, what the streams
 
 Documents have secrets, so the files are for their owner alone. If something is written while the streams are taken,
 they are not of one moment, which is told; for a backup of one moment stop the controllers. What a controller owns is
-not in it: it makes that again. The user may need rights that no role has: $JS.API.STREAM.SNAPSHOT of both streams, and
-to publish to $JS.SNAPSHOT.ACK.>.
+not in it: it makes that again. nagi bootstrap --print has a role "backup" with the rights that this takes.
 
-nagi restore --from DIR restores it.`,
+nagi restore --from DIR restores it; that is for a user who may use all of JetStream's API.`,
 		Example:           "  nagi backup websites --to backup-of-monday",
 		Annotations:       map[string]string{"examples": "elsewhere"}, // they make files
 		Args:              cobra.MaximumNArgs(1),
@@ -149,13 +148,17 @@ func (t *tool) restoreBackup(ctx context.Context, s *session, dir string, stoppe
 	for _, one := range m.Streams {
 		t.Printf("%s: %d %s up to sequence %d are restored\n", one.Name, one.Messages, one.Holds, one.LastSeq)
 	}
-	t.restoredNext(m)
+	t.restoredNext(m, done.Braked)
 	return nil
 }
 
 // restoredNext says what happens next.
-func (t *tool) restoredNext(m *backup.Manifest) {
+func (t *tool) restoredNext(m *backup.Manifest, braked []string) {
 	kind := printable.Typed(m.Bucket, "<bucket>")
+	if len(braked) == 0 {
+		t.Printf("There are no records in this backup, so no brake is on. Start the controllers.\n")
+		return
+	}
 	t.Printf(`The brake is on: no controller deletes what nobody was seen to order to delete, until somebody releases it. If nothing
 is missing it goes off by itself after the first sweep. Now:
   # start the controllers

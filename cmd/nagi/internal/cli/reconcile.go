@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/service"
 	"github.com/spf13/cobra"
 )
@@ -46,7 +47,7 @@ func (t *tool) onController(verb, says string) *onKeys {
 				return done.Changed, err
 			})
 		},
-		says: func(r acted) string { return says + " by controller " + r.Controller },
+		says: func(r acted) string { return says + " by controller " + printable.Text(r.Controller) },
 	}
 }
 
@@ -84,7 +85,8 @@ the kind's controllers does it.`,
 				}
 				done = append(done, resynced{kind.Name(), c.Name, answer.Count})
 				if output == "text" {
-					t.Printf("%s %s reconciled by controller %s\n", kind.Name(), keysAre(answer.Count), c.Name)
+					t.Printf("%s %s reconciled by controller %s\n", printable.Text(kind.Name()), keysAre(answer.Count),
+						printable.Text(c.Name))
 				}
 			}
 			return t.as(output, done)

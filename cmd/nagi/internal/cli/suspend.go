@@ -74,6 +74,7 @@ func (s *session) setSuspended(ctx context.Context, a target, suspended bool, re
 	if err != nil {
 		all = nil // no controller is needed to write a document
 	}
+	var refused *acted
 	for _, c := range all {
 		r := acted{Controller: c.Name}
 		var done service.Done
@@ -86,10 +87,13 @@ func (s *session) setSuspended(ctx context.Context, a target, suspended bool, re
 		if r.err == nil || ctx.Err() != nil {
 			return r
 		}
-		if !mayHelpMyself(r.err, reason) {
-			return r
+		if !mayHelpMyself(r.err, reason) && refused == nil { // another one may look after the key
+			refused = &r
 		}
 		why = r.err.Error()
+	}
+	if refused != nil {
+		return *refused
 	}
 	return s.suspendByMyself(ctx, a, suspended, reason, why)
 }
@@ -119,6 +123,8 @@ func (s *session) suspendByMyself(
 		defer cancel()
 		r.Changed, err = source.SetSuspended(bounded, client, a.key, suspended, reason)
 	}
-	r.err, r.Says = err, "written with your own rights, as no controller did it: "+why
+	if r.err = err; r.Changed {
+		r.Says = "written with your own rights, as no controller did it: " + why
+	}
 	return r
 }

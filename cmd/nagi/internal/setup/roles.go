@@ -29,8 +29,12 @@ type Rights struct {
 	Unknown    []string       `json:"unknown,omitempty"`
 }
 
-// RoleService is the user of the connection by which a controller is asked.
-const RoleService entity.Role = "service"
+const (
+	// RoleService is the user of the connection by which a controller is asked.
+	RoleService entity.Role = "service"
+	// RoleBackup takes snapshots of documents and records, for nagi backup.
+	RoleBackup entity.Role = "backup"
+)
 
 var does = []struct {
 	role entity.Role
@@ -41,6 +45,7 @@ var does = []struct {
 	{entity.RoleOperator, "works with nagi and the nats command line: reads, changes documents, acts on controllers"},
 	{entity.RoleReader, "works with nagi and the nats command line: reads"},
 	{entity.RoleWriter, "works with nagi and the nats command line: puts documents"},
+	{RoleBackup, "backs up documents and records (nagi backup), and so reads all of both"},
 	{RoleService, "answers who asks a controller; its connection is its own"},
 }
 
@@ -95,6 +100,9 @@ func (d *Definition) role(role entity.Role, js jetstream.JetStream) (set entity.
 	if js != nil {
 		opts = append(opts, entity.WithAPIOf(js))
 	}
+	if role == RoleBackup {
+		return d.backup(opts)
+	}
 	if role == entity.RoleReader || role == entity.RoleOperator || role == entity.RoleWriter {
 		opts = append(opts, entity.WithCommandLine())
 	}
@@ -108,6 +116,29 @@ func (d *Definition) role(role entity.Role, js jetstream.JetStream) (set entity.
 	}
 	d.beside(&sum, role, js)
 	return set, sum.err
+}
+
+// backup is what takes snapshots of the streams, and finds them in the registry.
+func (d *Definition) backup(opts []entity.PermissionOption) (set entity.PermissionSet, err error) {
+	// Who makes a stream looks at it, under the same prefix, and hears answers.
+	looks, err := entity.Permissions(d.Config(), entity.RoleBootstrap, opts...)
+	if err != nil {
+		return set, err
+	}
+	set.Subscribe = looks.Subscribe
+	for _, subject := range looks.Publish {
+		before, stream, creates := strings.Cut(subject, "STREAM.CREATE.")
+		if !creates {
+			set.Publish = append(set.Publish, subject)
+			continue
+		}
+		set.Publish = append(set.Publish, before+"STREAM.SNAPSHOT."+stream, "$JS.SNAPSHOT.ACK."+stream+".>")
+	}
+	if d.NoRegistry {
+		return set.Join(), nil
+	}
+	kinds, err := registry.Permissions(entity.RoleReader, opts...)
+	return set.Join(kinds), err
 }
 
 // sets joins sets of permissions, until one fails.
