@@ -131,8 +131,8 @@ func (f File) check(dir string, progress func(n int)) error {
 		return err
 	}
 	if size != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fmt.Errorf("%s is not the file that was backed up: it has %d bytes, of %d, or another checksum: nothing is "+
-			"restored", path, size, f.Size)
+		return fmt.Errorf("%s is not the file that was backed up: it has %d bytes, of %d, or another checksum: "+
+			"nothing is restored", path, size, f.Size)
 	}
 	return nil
 }

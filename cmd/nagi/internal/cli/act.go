@@ -21,8 +21,8 @@ func (t *tool) actCommands() []*cobra.Command {
 }
 
 // keysHelp is what each command that takes keys says of them.
-const keysHelp = `Keys are KIND/KEY, or KIND and then keys; with -n they need no namespace. "-" reads more of them from the
-standard input, a line each, as nagi get -o name prints them.`
+const keysHelp = `Keys are KIND/KEY, or KIND and then keys; with -n they need no namespace. "-" reads more of them
+from the standard input, a line each, as nagi get -o name prints them.`
 
 // acted is what came of an act on one key.
 type acted struct {

@@ -32,11 +32,12 @@ func (t *tool) bootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap {KIND | -f FILE | --kind KIND --bucket BUCKET}",
 		Short: "Make the buckets of a kind, and print the permissions of each role",
-		Long: `Makes the buckets of a kind and of its controllers that are missing: of its documents and records, of what it owns and
-watches in NATS, of the registry, and the stream of events, with the settings with which a controller would make them.
-What exists is checked and stays as it is.
+		Long: `Makes the buckets of a kind and of its controllers that are missing: of its documents and records,
+of what it owns and watches in NATS, of the registry, and the stream of events, with the settings
+with which a controller would make them. What exists is checked and stays as it is.
 
-The kind is one of the registry, or is defined by a file (YAML or JSON; several with --- between them) or by flags:
+The kind is one of the registry, or is defined by a file (YAML or JSON; several with --- between
+them) or by flags:
 
   kind: Website
   apiVersion: example.com/v1
@@ -50,8 +51,9 @@ The kind is one of the registry, or is defined by a file (YAML or JSON; several 
   - { in: nats, kind: Page, bucket: pages }
   - { in: kubernetes, group: apps, version: v1, resource: deployments }
 
-With --print nothing is made, and with a definition nothing has to run: permissions prints what each role may publish
-and subscribe to as JSON, nats as configuration of nats-server, rbac as a ClusterRole for Kubernetes.`,
+With --print nothing is made, and with a definition nothing has to run: permissions prints what
+each role may publish and subscribe to as JSON, nats as configuration of nats-server, rbac as a
+ClusterRole for Kubernetes.`,
 		Example: "  nagi bootstrap websites\n" +
 			"  nagi bootstrap --kind Shop --bucket shops --namespaced --owns Page=pages --storage memory\n" +
 			"  nagi bootstrap websites --print=nats\n" +
@@ -164,7 +166,7 @@ func (t *tool) definedByFlags(f bootstrapFlags) ([]setup.Definition, error) {
 	d.Bucket, d.StatusBucket, d.Namespaced = t.plain.Bucket, t.plain.StatusBucket, t.plain.Namespaced
 	d.Controller = t.plain.controller
 	if d.Kind == "" || d.Bucket == "" {
-		return nil, usage(errors.New("--kind and --bucket are needed, both: what documents are called, and where they are"))
+		return nil, usage(errors.New("--kind and --bucket are both needed: what documents are called, and where"))
 	}
 	var errs []error
 	for _, text := range f.owns {

@@ -207,7 +207,7 @@ func TestRightsArePrintedWithNothingRunning(t *testing.T) {
 		w.runs(0, []string{"bootstrap", "--kind", "Shop", "--bucket", "shops", "--owns", "Page=pages", "--print=permissions"},
 			`"role": "bootstrap"`, `"$JS.API.STREAM.CREATE.KV_pages"`)
 		w.wants(w.nagiWith("kind: Shop\nbuckets: shops\n", "bootstrap", "-f", "-"), 2, nil, "buckets")
-		w.runs(2, []string{"bootstrap", "--kind", "Shop"}, "both")
+		w.runs(2, []string{"bootstrap", "--kind", "Shop"}, "both needed")
 		w.runs(2, []string{"bootstrap"}, "one of these")
 		w.runs(2, []string{"bootstrap", "--kind", "Shop", "--bucket", "shops", "--owns", "pages"}, "want KIND=BUCKET")
 	})

@@ -18,13 +18,15 @@ func (t *tool) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup KIND --to DIR",
 		Short: "Back up documents and records of a kind together",
-		Long: `Backs up the streams of a kind's documents and of its controllers' records, records first. DIR must not exist; it is
-made under another name, and renamed when all is on the disk. It has a directory for each stream, as nats backup
-stream makes it, and manifest.json: when and where it was made, what the streams are, and the checksum of each file.
+		Long: `Backs up the streams of a kind's documents and of its controllers' records, records first. DIR
+must not exist; it is made under another name, and renamed when all is on the disk. It has a
+directory for each stream, as nats backup stream makes it, and manifest.json: when and where it
+was made, what the streams are, and the checksum of each file.
 
-Documents have secrets, so the files are for their owner alone. If something is written while the streams are taken,
-they are not of one moment, which is told; for a backup of one moment stop the controllers. What a controller owns is
-not in it: it makes that again. nagi bootstrap --print has a role "backup" with the rights that this takes.
+Documents have secrets, so the files are for their owner alone. If something is written while the
+streams are taken, they are not of one moment, which is told; for a backup of one moment stop the
+controllers. What a controller owns is not in it: it makes that again. nagi bootstrap --print has
+a role "backup" with the rights that this takes.
 
 nagi restore --from DIR restores it; that is for a user who may use all of JetStream's API.`,
 		Example:           "  nagi backup websites --to backup-of-monday",
@@ -82,9 +84,9 @@ func (t *tool) backUp(ctx context.Context, s *session, k *kinds.Kind, dir, outpu
 		return err
 	}
 	if !m.Moment.One {
-		t.Notef("nagi: documents and records are not of one moment: documents are %.1f s younger; meanwhile %d documents "+
-			"and %d keys of the records were written, a lease that is renewed among them. For a backup of one moment stop "+
-			"the controllers first.\n", m.Moment.Seconds, m.Moment.Documents, m.Moment.Records)
+		t.Notef("nagi: documents and records are not of one moment: documents are %.1f s younger; meanwhile "+
+			"%d documents and %d keys of the records were written, a lease that is renewed among them. For a backup "+
+			"of one moment stop the controllers first.\n", m.Moment.Seconds, m.Moment.Documents, m.Moment.Records)
 	}
 	if output != "text" {
 		return t.as(output, m)
@@ -159,8 +161,8 @@ func (t *tool) restoredNext(m *backup.Manifest, braked []string) {
 		t.Printf("There are no records in this backup, so no brake is on. Start the controllers.\n")
 		return
 	}
-	t.Printf(`The brake is on: no controller deletes what nobody was seen to order to delete, until somebody releases it. If nothing
-is missing it goes off by itself after the first sweep. Now:
+	t.Printf(`The brake is on: no controller deletes what nobody was seen to order to delete, until it is released.
+If nothing is missing it goes off by itself after the first sweep. Now:
   # start the controllers
   nagi brake %[1]s    # which deletes it holds: what the records know and the documents lack
   nagi restore %[1]s  # puts vanished documents back from the records

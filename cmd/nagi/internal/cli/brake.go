@@ -36,11 +36,13 @@ func (t *tool) brakeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "brake [KIND]",
 		Short: "Show which deletes are held, by whom and why",
-		Long: `Shows the brake of each controller. A brake holds deletes that nobody was seen to order: nothing is lost while it is
-engaged. With KIND it lists the keys: those whose delete is held, the missing owners of what they left, and those that
-own what they do not want any more (pruned). Where no controller answers, it is told what its status bucket has.
+		Long: `Shows the brake of each controller. A brake holds deletes that nobody was seen to order: nothing
+is lost while it is engaged. With KIND it lists the keys: those whose delete is held, the missing
+owners of what they left, and those that own what they do not want any more (pruned). Where no
+controller answers, it is told what its status bucket has.
 
-The commands to go on with are printed, the safe one first. The exit code is 4 while a brake is engaged.`,
+The commands to go on with are printed, the safe one first. The exit code is 4 while a brake is
+engaged.`,
 		Example:           "  nagi brake\n  nagi brake websites\n  nagi brake -o json",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.completeKinds,
@@ -123,7 +125,8 @@ func (t *tool) brakeTable(s *session, all []*braked, keys bool) error {
 		cells := []out.Cell{{Text: b.Controller}, {Text: b.Kind}}
 		switch {
 		case b.Brake == nil:
-			cells = append(cells, out.Cell{Text: "unknown", Tone: out.Warn}, out.Cell{}, out.Cell{}, out.Cell{}, out.Cell{},
+			none := out.Cell{}
+			cells = append(cells, out.Cell{Text: "unknown", Tone: out.Warn}, none, none, none, none,
 				out.Cell{Text: b.Says})
 			if b.err == nil {
 				cells[2].Text, cells[2].Tone = "none", out.Plain

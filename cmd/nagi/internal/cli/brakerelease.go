@@ -40,12 +40,12 @@ func (t *tool) brakeReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release KIND",
 		Short: "Let go what a brake holds: this deletes for good",
-		Long: `Lets go what the brake of a kind's controller holds. What the listed primaries own is deleted for good. First put
-back what should not be missing: nagi restore KIND.
+		Long: `Lets go what the brake of a kind's controller holds. What the listed primaries own is deleted for
+good. First put back what should not be missing: nagi restore KIND.
 
-The number of what is held has to be named, by --expect or typed at a terminal. No more is let go than that number.
-With --offline the request is left in the status bucket (_nagi.release), where no controller answers: the next one that
-leads judges it.`,
+The number of what is held has to be named, by --expect or typed at a terminal. No more is let go
+than that number. With --offline the request is left in the status bucket (_nagi.release), where
+no controller answers: the next one that leads judges it.`,
 		Example: "  nagi brake release websites --expect 12  # exit code 5: the brake holds nothing\n" +
 			"  nagi brake release websites --expect 12 --engagement wjbTxEHrFHYeLYGVeKQjQU  # exit code 5",
 		Args:              cobra.MaximumNArgs(1),
@@ -64,7 +64,8 @@ leads judges it.`,
 	}
 	f.flag(cmd, "deletes")
 	cmd.Flags().StringVar(&f.engagement, "engagement", "", "the engagement that you have read (nagi brake -o json)")
-	cmd.Flags().BoolVar(&f.offline, "offline", false, "leave the request in the status bucket, as no controller answers")
+	cmd.Flags().BoolVar(&f.offline, "offline", false,
+		"leave the request in the status bucket, if no controller answers")
 	oneOf(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -88,8 +89,8 @@ func (t *tool) releaseBrake(ctx context.Context, s *session, k keeper, f release
 	case !b.Brake.Engaged:
 		return withCode(CodeRefused, fmt.Errorf("the brake of controller %s holds nothing", printable.Quote(k.Name)))
 	case f.engagement != "" && f.engagement != b.Brake.Engagement:
-		return withCode(CodeRefused, fmt.Errorf("nothing is done: the brake is in engagement %s now, not %s: look again "+
-			"what it holds (nagi brake %s)", b.Brake.Engagement, printable.Quote(f.engagement), k.typed(s)))
+		return withCode(CodeRefused, fmt.Errorf("nothing is done: the brake is in engagement %s now, not %s: look "+
+			"again what it holds (nagi brake %s)", b.Brake.Engagement, printable.Quote(f.engagement), k.typed(s)))
 	}
 	t.willGo(b)
 	how := "nagi brake release " + k.typed(s)
@@ -116,10 +117,11 @@ func (t *tool) releaseBrake(ctx context.Context, s *session, k keeper, f release
 	case done.Released:
 		t.Printf("%d deletes go on: what these primaries owned is being deleted\n", done.Count)
 	case f.offline:
-		t.Printf("the request for %d deletes is left in bucket %s: the controller that leads next judges it\n", done.Count,
-			printable.Text(k.statusBucket()))
+		t.Printf("the request for %d deletes is left in bucket %s: the controller that leads next judges it\n",
+			done.Count, printable.Text(k.statusBucket()))
 	default:
-		t.Printf("the request for %d deletes is stored and not judged yet: nagi brake %s tells\n", done.Count, k.typed(s))
+		t.Printf("the request for %d deletes is stored and not judged yet: nagi brake %s tells\n", done.Count,
+			k.typed(s))
 	}
 	return nil
 }
@@ -130,8 +132,8 @@ const mostShown = 20
 // willGo says what a release deletes.
 func (t *tool) willGo(b *braked) {
 	if b.Brake.Held+b.Brake.Swept > 0 {
-		t.Notef("A release deletes for good what %d primaries owned that are gone, and what is left of %d missing owners:\n",
-			b.Brake.Held, b.Brake.Swept)
+		t.Notef("A release deletes for good what %d primaries owned that are gone, and what is left of %d missing "+
+			"owners:\n", b.Brake.Held, b.Brake.Swept)
 		t.noteKeys(b.Keys)
 	}
 	if b.Brake.Pruned > 0 {
@@ -190,8 +192,8 @@ func (s *session) keptBrake(ctx context.Context, k keeper) (*service.Brake, erro
 func (s *session) statusBucket(ctx context.Context, k keeper) (jetstream.KeyValue, error) {
 	bucket := k.statusBucket()
 	if bucket == "" {
-		return nil, fmt.Errorf("controller %s has no status bucket, and so no brake: --bucket and --status-bucket name "+
-			"another", printable.Quote(k.Name))
+		return nil, fmt.Errorf("controller %s has no status bucket, and so no brake: --bucket and --status-bucket "+
+			"name another", printable.Quote(k.Name))
 	}
 	ctx, cancel := s.within(ctx)
 	defer cancel()

@@ -23,8 +23,8 @@ func (t *tool) confirmed(ctx context.Context, e expected, n int, what, how strin
 	got := e.n
 	if got < 0 {
 		if !t.Interactive {
-			return withCode(CodeRefused, fmt.Errorf("nothing is done without the number of %s: look at them, then say\n"+
-				"  %s --expect %d", what, how, n))
+			return withCode(CodeRefused, fmt.Errorf("nothing is done without the number of %s: look at them, "+
+				"then say\n  %s --expect %d", what, how, n))
 		}
 		t.Notef("Type the number of %s (%d) to go on: ", what, n)
 		line, err := t.line(ctx)

@@ -33,8 +33,8 @@ func (s *session) mayRestore(ctx context.Context, m *backup.Manifest, stopped bo
 			continue
 		}
 		if holder := s.leaseHolder(ctx, one.Bucket); holder != "" {
-			return withCode(CodeRefused, fmt.Errorf("nothing is restored: %s holds the lease in bucket %s: stop all replicas "+
-				"of its controller first", holder, printable.Quote(one.Bucket)))
+			return withCode(CodeRefused, fmt.Errorf("nothing is restored: %s holds the lease in bucket %s: stop "+
+				"all replicas of its controller first", holder, printable.Quote(one.Bucket)))
 		}
 	}
 	exist, err := backup.Existing(ctx, s.js, m)
@@ -65,8 +65,8 @@ func (s *session) isStopped(ctx context.Context, name string) error {
 	if err == nil {
 		err = fmt.Errorf("controller %s answers: stop all its replicas", printable.Quote(name))
 	} else {
-		err = fmt.Errorf("it is not known whether controller %s runs: %w: stop all its replicas; --stopped says that you "+
-			"did", printable.Quote(name), err)
+		err = fmt.Errorf("it is not known whether controller %s runs: %w: stop all its replicas; --stopped says that "+
+			"you did", printable.Quote(name), err)
 	}
 	return withCode(CodeRefused, fmt.Errorf("nothing is restored: %w", err))
 }
@@ -112,7 +112,8 @@ func (s *session) engage(ctx context.Context, bucket string, m *backup.Manifest)
 	}
 	if err != nil {
 		return fmt.Errorf("all is restored, but the brake is not on: %w: start no controller before it is\n"+
-			"  nats kv put %s %s '{\"engaged\":true,\"reason\":\"restored from a backup\"}'", err, bucket, record.KeyBrake)
+			"  nats kv put %s %s '{\"engaged\":true,\"reason\":\"restored from a backup\"}'", err, bucket,
+			record.KeyBrake)
 	}
 	return nil
 }

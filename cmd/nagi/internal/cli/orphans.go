@@ -36,8 +36,8 @@ func (t *tool) orphansCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "orphans [KIND]",
 		Short: "List what is left although its owner does not exist",
-		Long: `Lists what the last sweep of each controller found and left, since its owner does not exist, with the owner that
-it names, and why it stays:
+		Long: `Lists what the last sweep of each controller found and left, since its owner does not exist, with
+the owner that it names, and why it stays:
 
   neverWas       its owner has no document, no record and no marker of a delete: put the document of that owner back
   held           the brake holds the delete of its owner: nagi brake
@@ -46,7 +46,8 @@ it names, and why it stays:
   contradicting  its labels name another owner than its annotations
   hashed         it has only a hash of its owner's key, and no owner has that
 
-nagi orphans delete deletes those that are deletable, nagi orphans adopt gives those that are adoptable another owner.`,
+nagi orphans delete deletes those that are deletable, nagi orphans adopt gives those that are
+adoptable another owner.`,
 		Example:           "  nagi orphans\n  nagi orphans websites --owner shop/gone\n  nagi orphans websites -o json",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.completeKinds,
@@ -109,7 +110,8 @@ func (t *tool) showOrphans(ctx context.Context, keepers []keeper, f orphanFlags,
 	table := t.NewTable("controller", "source", "object", "owner", "why", "deletable", "adoptable")
 	for _, list := range lists {
 		for _, o := range list.Orphans.Orphans {
-			err := table.Row(list.Controller, o.Source, o.Object, o.Owner, string(o.Why), yes(o.Deletable), yes(o.Adoptable))
+			err := table.Row(list.Controller, o.Source, o.Object, o.Owner, string(o.Why), yes(o.Deletable),
+				yes(o.Adoptable))
 			if err != nil {
 				return err
 			}

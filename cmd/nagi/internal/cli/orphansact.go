@@ -34,9 +34,9 @@ func (t *tool) orphansDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete KIND",
 		Short: "Delete orphans whose owners never were",
-		Long: `Deletes the orphans that are deletable, of one owner or source if they are named, and nothing else. They are listed
-first, and their number has to be named, by --expect or typed at a terminal. What was written since the list was made
-stays.`,
+		Long: `Deletes the orphans that are deletable, of one owner or source if they are named, and nothing
+else. They are listed first, and their number has to be named, by --expect or typed at a terminal.
+What was written since the list was made stays.`,
 		Example: "  nagi orphans delete websites --expect 3  # exit code 5: there are none\n" +
 			"  nagi orphans delete websites --owner shop/young --expect 1  # exit code 5",
 		Args:              cobra.MaximumNArgs(1),
@@ -54,16 +54,17 @@ func (t *tool) orphansAdoptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt KIND --owner OLD --new-owner NEW",
 		Short: "Give the orphans of a missing owner another owner",
-		Long: `Gives the orphans of a missing owner to a primary that exists. From then on they are its own: they go with it, and at
-once if its reconciler prunes what it does not want. Look first what it makes of them. They are listed first, and their
-number has to be named, by --expect or typed at a terminal.`,
+		Long: `Gives the orphans of a missing owner to a primary that exists. From then on they are its own: they
+go with it, and at once if its reconciler prunes what it does not want. Look first what it makes
+of them. They are listed first, and their number has to be named, by --expect or typed at a
+terminal.`,
 		Example: "  nagi orphans adopt websites --owner shop/former --new-owner shop/home --expect 1  # exit code 5: " +
 			"there are none",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.completeKinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.owner == "" || f.newOwner == "" {
-				return usage(errors.New("--owner and --new-owner are needed: whose they were, and whose they are to be"))
+				return usage(errors.New("--owner and --new-owner are needed: whose they were, and whose they will be"))
 			}
 			return t.onOrphans(cmd.Context(), args, f, f.adopt)
 		},
@@ -108,11 +109,12 @@ func (t *tool) onOrphans(
 		n, what, how = all.Adoptable, "orphans that are adoptable", "adopt"
 	}
 	if n == 0 {
-		return withCode(CodeRefused, fmt.Errorf("there are no %s: nagi orphans %s lists what there is", what, k.typed(s)))
+		return withCode(CodeRefused, fmt.Errorf("there are no %s: nagi orphans %s lists what there is", what,
+			k.typed(s)))
 	}
 	if f.list != "" && f.list != all.List {
-		return withCode(CodeRefused, fmt.Errorf("nothing is done: the list is %s now, not %s: look at it again", all.List,
-			printable.Quote(f.list)))
+		return withCode(CodeRefused, fmt.Errorf("nothing is done: the list is %s now, not %s: look at it again",
+			all.List, printable.Quote(f.list)))
 	}
 	t.noteOrphans(all, f)
 	command := fmt.Sprintf("nagi orphans %s %s%s", how, k.typed(s), f.typed())
@@ -127,7 +129,7 @@ func (t *tool) onOrphans(
 			return fmt.Errorf("%w (%s)", err, sum)
 		}
 		if sum.Left > left {
-			return withCode(CodeRefused, fmt.Errorf("there are more than were confirmed: look at the list again (%s)", sum))
+			return withCode(CodeRefused, fmt.Errorf("there are more than were confirmed: look at them again (%s)", sum))
 		}
 		if idle++; sum.Left < left {
 			idle = 0

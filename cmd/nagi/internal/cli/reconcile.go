@@ -28,9 +28,9 @@ func (t *tool) unparkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unpark KIND/KEY...",
 		Short: "Try keys again whose reconcile failed for good",
-		Long: "Tries keys again whose reconcile failed with an error that no retry can mend. Mend first what the error\n" +
-			"names. A new revision of the document, and a change of what the key owns or watches, wake it as well.\n\n" +
-			keysHelp,
+		Long: "Tries keys again whose reconcile failed with an error that no retry can mend. Mend first what\n" +
+			"the error names. A new revision of the document, and a change of what the key owns or watches,\n" +
+			"wake it as well.\n\n" + keysHelp,
 		Example: "  nagi unpark websites/shop/blog\n  nagi unpark websites/shop/home  # exit code 5: it is not parked",
 	}
 	t.onController("unpark", "is tried again").flags(t, cmd)
@@ -63,8 +63,8 @@ func (t *tool) resyncCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resync KIND",
 		Short: "Reconcile all keys of a kind, after all that waits",
-		Long: `Reconciles all keys of a kind, or of a namespace of it, after all that waits. What is parked stays so. Each of
-the kind's controllers does it.`,
+		Long: `Reconciles all keys of a kind, or of a namespace of it, after all that waits. What is parked stays
+so. Each of the kind's controllers does it.`,
 		Example:           "  nagi resync websites\n  nagi resync websites -n shop -o json",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.completeKinds,

@@ -30,15 +30,17 @@ func (t *tool) restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore {KIND | --from DIR}",
 		Short: "Put vanished documents back from their records, or both buckets from a backup",
-		Long: `With KIND: puts back the documents that are missing and whose deletes the brake holds, from their records. It deletes
-nothing, and writes over nothing. They are listed first, with why one cannot be restored; the number of those that can be
-has to be named, by --expect or typed at a terminal. --list only lists.
+		Long: `With KIND: puts back the documents that are missing and whose deletes the brake holds, from their
+records. It deletes nothing, and writes over nothing. They are listed first, with why one cannot
+be restored; the number of those that can be has to be named, by --expect or typed at a terminal.
+--list only lists.
 
-With --from DIR: makes the streams of documents and records again from a backup of nagi backup, by the procedure of
-docs/restoring.md. It is refused while a controller answers or holds a lease, and while one of the streams exists. All
-checksums are compared before anything is made. At last the brake is put on, so that no controller deletes because of
-what is missing in the backup.`,
-		Example: "  nagi restore websites --list\n  nagi restore websites --expect 11  # exit code 5: nothing is missing\n" +
+With --from DIR: makes the streams of documents and records again from a backup of nagi backup, by
+the procedure of docs/restoring.md. It is refused while a controller answers or holds a lease, and
+while one of the streams exists. All checksums are compared before anything is made. At last the
+brake is put on, so that no controller deletes because of what is missing in the backup.`,
+		Example: "  nagi restore websites --list\n" +
+			"  nagi restore websites --expect 11  # exit code 5: nothing is missing\n" +
 			"  nagi restore --from backup-of-monday  # exit code 3: there is no such backup here",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: t.completeKinds,
@@ -139,8 +141,8 @@ func (t *tool) vanishedTable(v *vanished) error {
 		if one.Revision > 0 {
 			revision = fmt.Sprint(one.Revision)
 		}
-		err := table.Cells(out.Cell{Text: one.Key}, out.Cell{Text: revision}, out.Cell{Text: age(one.Since, now)}, can, why)
-		if err != nil {
+		since := out.Cell{Text: age(one.Since, now)}
+		if err := table.Cells(out.Cell{Text: one.Key}, out.Cell{Text: revision}, since, can, why); err != nil {
 			return err
 		}
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const bySelf = `A controller writes the annotation nagi/suspend into the document. Where none answers, or none may write there, it
-is written with your own rights, which the output says.`
+const bySelf = `A controller writes the annotation nagi/suspend into the document. Where none answers, or none may
+write there, it is written with your own rights, which the output says.`
 
 func (t *tool) suspendCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "suspend KIND/KEY...",
 		Short: "Have documents not reconciled until they are resumed",
-		Long: `Has documents not reconciled until they are resumed. What they own stays as it is. A delete of a suspended
-document is carried out.
+		Long: `Has documents not reconciled until they are resumed. What they own stays as it is. A delete of a
+suspended document is carried out.
 
 ` + bySelf + " The reason is for people: the document\nkeeps it in nagi/suspend-reason.\n\n" + keysHelp,
 		Example: "  nagi suspend websites/shop/home --reason 'moves to the new region'\n" +
@@ -80,7 +80,7 @@ func (s *session) setSuspended(ctx context.Context, a target, suspended bool, re
 		var done service.Done
 		verb, about := "resume", any(service.KeyRequest{Key: a.key})
 		if suspended {
-			verb, about = "suspend", service.SuspendRequest{KeyRequest: service.KeyRequest{Key: a.key}, Reason: reason}
+			verb, about = "suspend", service.SuspendRequest{Key: a.key, Reason: reason}
 		}
 		r.err = c.ActOn(ctx, verb, a.namespace(), about, &done)
 		r.Changed = done.Changed

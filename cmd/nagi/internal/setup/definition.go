@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Definition is a kind, and what its controllers do. Replicas, Storage and sizes are those of buckets that are made; the
-// zero values mean 1, file and no limit.
+// Definition is a kind, and what its controllers do. Replicas, Storage and sizes are those of buckets that are made;
+// the zero values mean 1, file and no limit.
 type Definition struct {
 	Kind           string `json:"kind"`
 	APIVersion     string `json:"apiVersion,omitempty"`
@@ -102,8 +102,8 @@ func (d *Definition) Check() error {
 		case r.In == registry.InExternal && r.Kind != "":
 		case r.In == registry.InKubernetes && r.Name != "": // of the registry, for people
 		default:
-			return fmt.Errorf("what %s owns or watches is in %q: want nats with kind and bucket, kubernetes with group, "+
-				"version and resource, or external with kind", d.Kind, r.In)
+			return fmt.Errorf("what %s owns or watches is in %q: want nats with kind and bucket, kubernetes with "+
+				"group, version and resource, or external with kind", d.Kind, r.In)
 		}
 	}
 	return nil
@@ -112,8 +112,8 @@ func (d *Definition) Check() error {
 // Of is the definition of a registered kind, with one of its controllers.
 func Of(e *registry.Entry, c registry.Controller) Definition {
 	d := Definition{
-		Kind: e.Kind, APIVersion: e.APIVersion, Bucket: e.Bucket, StatusBucket: c.StatusBucket, Namespaced: e.Namespaced,
-		Controller: c.Name, Owns: c.Owns, Watches: c.Watches, Filter: c.Filter,
+		Kind: e.Kind, APIVersion: e.APIVersion, Bucket: e.Bucket, StatusBucket: c.StatusBucket,
+		Namespaced: e.Namespaced, Controller: c.Name, Owns: c.Owns, Watches: c.Watches, Filter: c.Filter,
 	}
 	if d.StatusBucket == "" {
 		d.StatusBucket = entity.NoStatusBucket
@@ -121,8 +121,9 @@ func Of(e *registry.Entry, c registry.Controller) Definition {
 	return d
 }
 
-// Resource reads how a flag names what a kind owns or watches: KIND=BUCKET for documents in NATS, GROUP/VERSION/RESOURCE
-// for objects in Kubernetes (v1/RESOURCE for those of the core), and external:KIND for what is behind an API.
+// Resource reads how a flag names what a kind owns or watches: KIND=BUCKET for documents in NATS,
+// GROUP/VERSION/RESOURCE for objects in Kubernetes (v1/RESOURCE for those of the core), and external:KIND for what is
+// behind an API.
 func Resource(text string) (registry.Resource, error) {
 	if kind, ok := strings.CutPrefix(text, "external:"); ok && kind != "" {
 		return registry.Resource{In: registry.InExternal, Kind: kind}, nil
@@ -146,15 +147,17 @@ func (d *Definition) Config() entity.Config {
 		storage = jetstream.MemoryStorage
 	}
 	return entity.Config{
-		Kind: d.Kind, APIVersion: d.APIVersion, Bucket: d.Bucket, StatusBucket: d.StatusBucket, Namespaced: d.Namespaced,
-		Filter: d.Filter, Replicas: d.Replicas, Storage: storage, MaxBytes: d.MaxBytes, StatusMaxBytes: d.StatusMaxBytes,
+		Kind: d.Kind, APIVersion: d.APIVersion, Bucket: d.Bucket, StatusBucket: d.StatusBucket,
+		Namespaced: d.Namespaced, Filter: d.Filter, Replicas: d.Replicas, Storage: storage,
+		MaxBytes: d.MaxBytes, StatusMaxBytes: d.StatusMaxBytes,
 	}
 }
 
 // other is that of a client for what it owns or watches in NATS.
 func (d *Definition) other(r registry.Resource) entity.Config {
 	cfg := d.Config()
-	cfg.Kind, cfg.APIVersion, cfg.Bucket, cfg.StatusBucket, cfg.Filter = r.Kind, r.APIVersion, r.Bucket, r.StatusBucket, ""
+	cfg.Kind, cfg.APIVersion, cfg.Bucket, cfg.StatusBucket = r.Kind, r.APIVersion, r.Bucket, r.StatusBucket
+	cfg.Filter = ""
 	if cfg.Kind == "" {
 		cfg.Kind = r.Bucket
 	}

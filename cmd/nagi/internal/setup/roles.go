@@ -219,7 +219,7 @@ func (d *Definition) beside(sum *sets, role entity.Role, js jetstream.JetStream)
 // NATS are the rights as configuration of nats-server: each role is a variable.
 func (r *Rights) NATS() string {
 	var b strings.Builder
-	b.WriteString("# Permissions for nats-server, printed by nagi bootstrap. Include this file, and give each user its role:\n" +
+	b.WriteString("# Permissions for nats-server, printed by nagi bootstrap. Include it, and give each user a role:\n" +
 		"#   { user: someone, password: …, permissions: $nagi_reader }\n" +
 		"# nats-server refuses a variable that is not used: delete the roles that nobody has.\n")
 	for _, role := range r.Roles {
