@@ -154,3 +154,22 @@ func TestAnInterruptEndsBetweenTwoKeys(t *testing.T) {
 		}
 	})
 }
+
+// TestTwoControllersOfOneKindAreBothAsked about keys, and one has to be named where something is deleted or restored.
+func TestTwoControllersOfOneKindAreBothAsked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.secondController()
+		w.runs(0, []string{"reconcile", "websites/shop/home"}, "is reconciled by controller audits, websites\n")
+		w.runs(0, []string{"reconcile", "websites/shop/home", "--controller", "audits"}, "by controller audits\n")
+		w.runs(0, []string{"unpark", "websites/shop/blog"}, "is tried again by controller websites\n")
+		w.runs(0, []string{"suspend", "websites/shop/home", "--reason", "x"}, "is suspended\n")
+		w.runs(0, []string{"brake"}, "audits", "websites")
+		for _, args := range [][]string{
+			{"brake", "release", "websites", "--expect", "1"}, {"restore", "websites"}, {"orphans", "delete", "websites"},
+		} {
+			w.runs(2, args, `name one with --controller: "audits", "websites"`)
+			w.runs(5, append(args, "--controller", "audits"))
+		}
+		w.runs(0, []string{"bootstrap", "websites", "--print=nats"}, "KV_audits-status", "KV_websites-status")
+	})
+}

@@ -114,6 +114,32 @@ func (w *world) vanishedNotes() {
 	w.settle()
 }
 
+// secondController runs a controller "audits" for the same documents, with a status bucket of its own.
+func (w *world) secondController() {
+	w.Helper()
+	nc, js := natstest.Connect(w.T, w.srv.URL())
+	cfg := w.websites.Config()
+	cfg.StatusBucket = "audits-status"
+	client, err := entity.NewClient[*website](w.Context(), js, cfg)
+	w.must(err)
+	own, _ := natstest.Connect(w.T, w.srv.URL())
+	svc, err := service.New(service.Config{Conn: own})
+	w.must(err)
+	c, err := controller.New("audits", client, controller.ReconcilerFunc(
+		func(context.Context, controller.Request) (controller.Result, error) { return controller.Result{}, nil }),
+		svc.Controller(), registry.Publish(registry.Options{}))
+	w.must(err)
+	stopController, stopService := natstest.Run(w.T, c.Run), natstest.Run(w.T, svc.Run)
+	w.Cleanup(func() {
+		stopController()
+		stopService()
+		client.Close()
+		own.Close()
+		nc.Close()
+	})
+	w.settle()
+}
+
 // inOrphanedWorld runs a test in a world with pages of websites that never were: three of shop/young, one of
 // shop/other.
 func inOrphanedWorld(t *testing.T, test func(w *world)) {
