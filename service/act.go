@@ -121,7 +121,7 @@ func resync(ctx context.Context, r *request) (any, error) {
 
 // SuspendRequest is the request of "suspend".
 type SuspendRequest struct {
-	KeyRequest
+	Key string `json:"key"`
 	// Reason is for people: the document has it in the annotation nagi/suspend-reason until it is resumed. With "" a
 	// reason that is there stays.
 	Reason string `json:"reason,omitempty"`
@@ -129,12 +129,12 @@ type SuspendRequest struct {
 
 func suspendTurn(r *request) (string, error) {
 	var of SuspendRequest
-	return r.keyOf(&of, &of.KeyRequest)
+	return r.keyOf(&of, &of.Key)
 }
 
 func suspend(ctx context.Context, r *request) (any, error) {
 	var of SuspendRequest
-	key, err := r.keyOf(&of, &of.KeyRequest)
+	key, err := r.keyOf(&of, &of.Key)
 	if err != nil {
 		return nil, err
 	}

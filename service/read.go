@@ -59,28 +59,28 @@ type KeyRequest struct {
 // key reads the key that a request is about. It is in the scope, and the bucket can have it.
 func (r *request) key() (string, error) {
 	var of KeyRequest
-	return r.keyOf(&of, &of)
+	return r.keyOf(&of, &of.Key)
 }
 
-// keyOf is key of a request that says more: of is a part of it.
-func (r *request) keyOf(whole any, of *KeyRequest) (string, error) {
-	if err := r.decode(whole); err != nil {
+// keyOf is key of a request that may say more: key is a member of it.
+func (r *request) keyOf(of any, key *string) (string, error) {
+	if err := r.decode(of); err != nil {
 		return "", err
 	}
 	switch {
-	case of.Key == "":
+	case *key == "":
 		return "", refuse(codeBadRequest, `a key is needed: {"key":"home"}, or {"key":"namespace/home"}`)
-	case !r.has(of.Key):
+	case !r.has(*key):
 		return "", refuse(codeElsewhere, "key %s is not in %v, which the subject names: the namespace of the subject "+
-			"says which keys may be asked about", printable.Quote(of.Key), r.scope)
-	case !r.engine.WellFormed(of.Key):
-		if meant := r.engine.Explainer().Meant(of.Key); meant != "" {
+			"says which keys may be asked about", printable.Quote(*key), r.scope)
+	case !r.engine.WellFormed(*key):
+		if meant := r.engine.Explainer().Meant(*key); meant != "" {
 			return "", refuse(codeBadRequest, "the bucket can have no key %s; its keys are like %s: ask for that",
-				printable.Quote(of.Key), printable.Quote(meant))
+				printable.Quote(*key), printable.Quote(meant))
 		}
-		return "", refuse(codeBadRequest, "the bucket can have no key %s", printable.Quote(of.Key))
+		return "", refuse(codeBadRequest, "the bucket can have no key %s", printable.Quote(*key))
 	}
-	return of.Key, nil
+	return *key, nil
 }
 
 func explainKey(_ context.Context, r *request) (any, error) {

@@ -12,7 +12,9 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/service"
 	"github.com/nats-io/nats.go"
@@ -33,6 +35,14 @@ type Controller struct {
 	Conn   *nats.Conn
 	Prefix string // of the service; "" means service.DefaultPrefix
 	Name   string
+	// Timeout is how long to wait for one answer; 0 means as long as the context says, which has a deadline then.
+	Timeout time.Duration
+}
+
+// Patient is the controller with a longer timeout, for requests that take long.
+func (c Controller) Patient(timeout time.Duration) Controller {
+	c.Timeout = max(c.Timeout, timeout)
+	return c
 }
 
 // Subject is that of a verb, and of a namespace if there is one.
@@ -66,6 +76,7 @@ func token(name string) string {
 type NoAnswer struct {
 	Controller string
 	Err        error
+	inbox      string // of the connection, where answers may not go by default
 }
 
 func (e *NoAnswer) Error() string {
@@ -74,12 +85,27 @@ func (e *NoAnswer) Error() string {
 		return fmt.Sprintf("controller %s is not asked: no process of it runs with package service (nats micro ls "+
 			"lists those that do), or its service has another prefix (--prefix)", name)
 	}
+	if e.inbox != "" {
+		return fmt.Sprintf("controller %s did not answer: %v: does its service answer to inboxes below %s "+
+			"(Config.Inboxes; nats micro info nagi shows nagi.inboxes)? --inbox-prefix=_INBOX_operator is one of the "+
+			"default ones", name, e.Err, e.inbox)
+	}
 	return fmt.Sprintf("controller %s did not answer: %v: try again; nats micro info nagi lists its replicas",
 		name, e.Err)
 }
 
 // Unwrap returns what the client library said.
 func (e *NoAnswer) Unwrap() error { return e.Err }
+
+// foreignInbox is the prefix of the connection's inboxes, if services do not answer there by default.
+func (c Controller) foreignInbox() string {
+	switch prefix := strings.TrimSuffix(c.Conn.Opts.InboxPrefix, "."); prefix {
+	case "", service.DefaultInbox, service.DefaultInbox + "_operator", service.DefaultInbox + "_reader":
+		return ""
+	default:
+		return prefix
+	}
+}
 
 // Refused is the error where a controller answered with one. Body has what it says beside.
 type Refused struct {
@@ -91,18 +117,27 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("controller %s: %s", printable.Quote(e.Controller), printable.Message(e.Body.Description))
 }
 
-// Do asks for one thing and reads the answer into answer. A nil request is an empty one.
-func (c Controller) Do(ctx context.Context, access Access, verb, namespace string, request, answer any) error {
+// Do asks for one thing and reads the answer into answer. A nil about is an empty request.
+func (c Controller) Do(ctx context.Context, access Access, verb, namespace string, about, answer any) error {
 	var body []byte
-	if request != nil {
+	if about != nil {
 		var err error
-		if body, err = json.Marshal(request); err != nil {
+		if body, err = json.Marshal(about); err != nil {
 			return err
 		}
 	}
-	msg, err := c.Conn.RequestWithContext(ctx, c.Subject(access, verb, namespace), body)
+	if c.Timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	request := &nats.Msg{Subject: c.Subject(access, verb, namespace), Data: body}
+	msg, err := denials.Of(c.Conn).Request(ctx, request)
+	if _, denied := errors.AsType[*denials.Error](err); denied {
+		return fmt.Errorf("controller %s is not asked: %w", printable.Quote(c.Name), err)
+	}
 	if err != nil {
-		return &NoAnswer{c.Name, err}
+		return &NoAnswer{c.Name, err, c.foreignInbox()}
 	}
 	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
 		refused := &Refused{Controller: c.Name}

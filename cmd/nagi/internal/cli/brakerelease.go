@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"time"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/kvstream"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/service"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+)
+
+// releaseFlags are those of brake release.
+type releaseFlags struct {
+	expected
+	engagement, output string
+	offline            bool
+}
+
+// released is what came of a release.
+type released struct {
+	Kind       string `json:"kind"`
+	Controller string `json:"controller"`
+	Engagement string `json:"engagement"`
+	Count      int    `json:"count"`
+	// Released is false where the request is stored, and no controller has judged it yet.
+	Released bool `json:"released"`
+}
+
+func (t *tool) brakeReleaseCommand() *cobra.Command {
+	var f releaseFlags
+	cmd := &cobra.Command{
+		Use:   "release KIND",
+		Short: "Let go what a brake holds: this deletes for good",
+		Long: `Lets go what the brake of a kind's controller holds. What the listed primaries own is deleted for
+good. First put back what should not be missing: nagi restore KIND.
+
+The number of what is held has to be named, by --expect or typed at a terminal. No more is let go
+than that number. With --offline the request is left in the status bucket (_nagi.release), where
+no controller answers: the next one that leads judges it.`,
+		Example: "  nagi brake release websites --expect 12  # exit code 5: the brake holds nothing\n" +
+			"  nagi brake release websites --expect 12 --engagement wjbTxEHrFHYeLYGVeKQjQU  # exit code 5",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: t.completeKinds,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := t.connect()
+			if err != nil {
+				return err
+			}
+			k, err := s.keeper(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return t.releaseBrake(cmd.Context(), s, k, f)
+		},
+	}
+	f.flag(cmd, "deletes")
+	cmd.Flags().StringVar(&f.engagement, "engagement", "", "the engagement that you have read (nagi brake -o json)")
+	cmd.Flags().BoolVar(&f.offline, "offline", false,
+		"leave the request in the status bucket, if no controller answers")
+	oneOf(cmd, &f.output, "text", "json", "yaml")
+	return cmd
+}
+
+func (t *tool) releaseBrake(ctx context.Context, s *session, k keeper, f releaseFlags) error {
+	b := &braked{Kind: k.kind.Name(), Controller: k.Name, keeper: k}
+	if f.offline {
+		state, err := s.keptBrake(ctx, k)
+		if err != nil {
+			return err
+		}
+		b.Brake, b.Offline = state, true
+	} else if b = s.brakeOf(ctx, k, true); b.Offline {
+		return fmt.Errorf("%w; to leave the request in its status bucket add --offline", b.err)
+	}
+	switch {
+	case b.Brake == nil && b.err != nil:
+		return b.err
+	case b.Brake == nil:
+		return withCode(CodeRefused, errors.New(b.Says))
+	case !b.Brake.Engaged:
+		return withCode(CodeRefused, fmt.Errorf("the brake of controller %s holds nothing", printable.Quote(k.Name)))
+	case f.engagement != "" && f.engagement != b.Brake.Engagement:
+		return withCode(CodeRefused, fmt.Errorf("nothing is done: the brake is in engagement %s now, not %s: look "+
+			"again what it holds (nagi brake %s)", b.Brake.Engagement, printable.Quote(f.engagement), k.typed(s)))
+	}
+	t.willGo(b)
+	how := "nagi brake release " + k.typed(s)
+	if f.offline {
+		how += " --offline"
+	}
+	if err := t.confirmed(ctx, f.expected, b.Brake.Count, "deletes that are held", how); err != nil {
+		return err
+	}
+	done := released{Kind: b.Kind, Controller: b.Controller, Engagement: b.Brake.Engagement, Count: b.Brake.Count}
+	var err error
+	if f.offline {
+		err = s.leaveRelease(ctx, k, *b.Brake)
+	} else {
+		done.Released, err = s.askRelease(ctx, k, *b.Brake)
+	}
+	if err != nil {
+		return err
+	}
+	if f.output != "text" {
+		return t.as(f.output, done)
+	}
+	switch {
+	case done.Released:
+		t.Printf("%d deletes go on: what these primaries owned is being deleted\n", done.Count)
+	case f.offline:
+		t.Printf("the request for %d deletes is left in bucket %s: the controller that leads next judges it\n",
+			done.Count, printable.Text(k.statusBucket()))
+	default:
+		t.Printf("the request for %d deletes is stored and not judged yet: nagi brake %s tells\n", done.Count,
+			k.typed(s))
+	}
+	return nil
+}
+
+// mostShown is how many keys are shown before a question; the list has all.
+const mostShown = 20
+
+// willGo says what a release deletes.
+func (t *tool) willGo(b *braked) {
+	if b.Brake.Held+b.Brake.Swept > 0 {
+		t.Notef("A release deletes for good what %d primaries owned that are gone, and what is left of %d missing "+
+			"owners:\n", b.Brake.Held, b.Brake.Swept)
+		t.noteKeys(b.Keys)
+	}
+	if b.Brake.Pruned > 0 {
+		t.Notef("A release deletes for good what %d primaries own and do not want any more:\n", b.Brake.Pruned)
+		t.noteKeys(b.Pruned)
+	}
+}
+
+func (t *tool) noteKeys(keys []string) {
+	for i, key := range keys {
+		if i == mostShown {
+			t.Notef("  and %d more\n", len(keys)-i)
+			return
+		}
+		t.Notef("  %s\n", printable.Text(key))
+	}
+}
+
+// releaseTakes is how long the brake may take to judge a release.
+const releaseTakes = 10 * time.Second
+
+func (s *session) askRelease(ctx context.Context, k keeper, b service.Brake) (bool, error) {
+	var done service.BrakeReleased
+	err := k.Patient(releaseTakes).Do(ctx, ask.Act, "brake-release", "",
+		service.BrakeRequest{Engagement: b.Engagement, Count: &b.Count}, &done)
+	return done.Released, err
+}
+
+// keptBrake is the brake as the status bucket has it.
+func (s *session) keptBrake(ctx context.Context, k keeper) (*service.Brake, error) {
+	kv, err := s.statusBucket(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	entry, err := kv.Get(ctx, record.KeyBrake)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return &service.Brake{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key %s of bucket %s: %w", record.KeyBrake, printable.Quote(kv.Bucket()), err)
+	}
+	var kept brake.State
+	if err := json.Unmarshal(entry.Value(), &kept); err != nil || kvstream.IsReply(nil, entry.Value()) {
+		return nil, fmt.Errorf("key %s of bucket %s holds no state of a brake: a controller that leads takes it for "+
+			"engaged", record.KeyBrake, printable.Quote(kv.Bucket()))
+	}
+	return &service.Brake{
+		Engaged: kept.Engaged, Engagement: printable.Text(kept.Engagement), Count: kept.Count(), Since: kept.Since,
+		Reason: printable.Message(kept.Reason), Held: kept.Held, Swept: kept.Swept, Pruned: kept.Pruned,
+		Released: kept.Released,
+	}, nil
+}
+
+func (s *session) statusBucket(ctx context.Context, k keeper) (jetstream.KeyValue, error) {
+	bucket := k.statusBucket()
+	if bucket == "" {
+		return nil, fmt.Errorf("controller %s has no status bucket, and so no brake: --bucket and --status-bucket "+
+			"name another", printable.Quote(k.Name))
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	kv, err := s.js.KeyValue(ctx, bucket)
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", printable.Quote(bucket), err)
+	}
+	return kv, nil
+}
+
+// leaveRelease puts the request for a release where the controller finds it.
+func (s *session) leaveRelease(ctx context.Context, k keeper, b service.Brake) error {
+	if b.Engagement == "" {
+		return withCode(CodeRefused, fmt.Errorf("the brake in bucket %s has no engagement yet, which a release has to "+
+			"name: a controller of this version gives it one when it leads", printable.Quote(k.statusBucket())))
+	}
+	by := "nagi"
+	if u, err := user.Current(); err == nil {
+		by += ": " + u.Username
+	}
+	request, err := json.Marshal(record.Release{
+		At: time.Now().UTC().Format(time.RFC3339), By: by, Engagement: b.Engagement, Count: b.Count,
+	})
+	if err != nil {
+		return err
+	}
+	kv, err := s.statusBucket(ctx, k)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	// The whole key is the request, whatever an earlier one said.
+	if _, err = kv.Put(ctx, record.KeyRelease, request); err != nil {
+		return fmt.Errorf("write key %s of bucket %s: %w", record.KeyRelease, printable.Quote(k.statusBucket()), err)
+	}
+	return nil
+}
