@@ -12,7 +12,9 @@ import (
 	"iter"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/service"
 	"github.com/nats-io/nats.go"
@@ -33,6 +35,14 @@ type Controller struct {
 	Conn   *nats.Conn
 	Prefix string // of the service; "" means service.DefaultPrefix
 	Name   string
+	// Timeout is how long to wait for one answer; 0 means as long as the context says, which has a deadline then.
+	Timeout time.Duration
+}
+
+// Patient is the controller with a longer timeout, for requests that take long.
+func (c Controller) Patient(timeout time.Duration) Controller {
+	c.Timeout = max(c.Timeout, timeout)
+	return c
 }
 
 // Subject is that of a verb, and of a namespace if there is one.
@@ -91,16 +101,25 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("controller %s: %s", printable.Quote(e.Controller), printable.Message(e.Body.Description))
 }
 
-// Do asks for one thing and reads the answer into answer. A nil request is an empty one.
-func (c Controller) Do(ctx context.Context, access Access, verb, namespace string, request, answer any) error {
+// Do asks for one thing and reads the answer into answer. A nil about is an empty request.
+func (c Controller) Do(ctx context.Context, access Access, verb, namespace string, about, answer any) error {
 	var body []byte
-	if request != nil {
+	if about != nil {
 		var err error
-		if body, err = json.Marshal(request); err != nil {
+		if body, err = json.Marshal(about); err != nil {
 			return err
 		}
 	}
-	msg, err := c.Conn.RequestWithContext(ctx, c.Subject(access, verb, namespace), body)
+	if c.Timeout > 0 {
+		bounded, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		ctx = bounded
+	}
+	request := &nats.Msg{Subject: c.Subject(access, verb, namespace), Data: body}
+	msg, err := denials.Of(c.Conn).Request(ctx, request)
+	if _, denied := errors.AsType[*denials.Error](err); denied {
+		return fmt.Errorf("controller %s is not asked: %w", printable.Quote(c.Name), err)
+	}
 	if err != nil {
 		return &NoAnswer{c.Name, err}
 	}

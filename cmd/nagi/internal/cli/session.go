@@ -122,7 +122,7 @@ func (s *session) controllers(k *kinds.Kind) (all []ask.Controller, err error) {
 }
 
 func (s *session) controller(name string) ask.Controller {
-	return ask.Controller{Conn: s.nc, Prefix: s.t.prefix, Name: name}
+	return ask.Controller{Conn: s.nc, Prefix: s.t.prefix, Name: name, Timeout: s.t.flags.Timeout}
 }
 
 // target is what a command is about: a kind, and perhaps a key.
