@@ -112,7 +112,7 @@ var mayImport = map[string][]string{
 	"cmd/nagi/internal/screen": {"cmd/nagi/internal/out"},
 	"cmd/nagi/internal/cli": {
 		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
-		"cmd/nagi/internal/screen",
+		"cmd/nagi/internal/screen", "recorder",
 	},
 }
 

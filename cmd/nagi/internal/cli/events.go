@@ -32,8 +32,8 @@ func (t *tool) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [KIND[/KEY]]",
 		Short: "Show what controllers reported, oldest first",
-		Long: `events shows the events that controllers with an event recorder keep in a stream of NATS: of all documents,
-of a kind, or of one. A repeat of an event counts and is no event of its own.
+		Long: `events shows the events that controllers with an event recorder keep in a stream of NATS: of all
+documents, of a kind, or of one. A repeat of an event counts and is no event of its own.
 
 Who reads events needs the rights that package recorder names: to publish to $JS.API.STREAM.INFO.NAGI_EVENTS,
 $JS.API.CONSUMER.CREATE.NAGI_EVENTS.>, and CONSUMER.MSG.NEXT, CONSUMER.INFO and CONSUMER.DELETE of that stream.`,

@@ -80,7 +80,8 @@ func (r *row) printMore(s *out.Streams) {
 	}
 	whyField(s, "leader", cmp.Or(printable.Text(r.About.Leader), "itself"))
 	if l := r.Stats.LongestRunning; l != nil {
-		whyField(s, "longest", fmt.Sprintf("%s runs, attempt %d%s", printable.Text(l.Key), l.Attempt, forSince(l.Since)))
+		whyField(s, "longest", fmt.Sprintf("%s runs, attempt %d%s", printable.Text(l.Key), l.Attempt,
+			forSince(l.Since)))
 	}
 	var slow []string
 	for _, one := range r.Stats.Slowest {

@@ -147,7 +147,7 @@ func (t *tool) tellUnanswered(ctx context.Context, without []unanswered, answers
 	return &coded{code: codeOf(ctx, without[0].err), err: without[0].err, silent: true}
 }
 
-// completeAsked completes KIND, and KEY by what the kind's controllers list.
+// completeAsked completes KIND.
 func (t *tool) completeAsked(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return t.completeKinds(cmd, args, typed)
 }

@@ -200,8 +200,8 @@ func (s *session) printAll(w *allWaiting, f whyFlags) error {
 		if g.Attempts > 0 {
 			failed = fmt.Sprint(g.Attempts)
 		}
-		err := table.Cells(out.Cell{Text: fmt.Sprint(g.Count)}, out.Cell{Text: string(g.State), Tone: stateTone(g.State)},
-			out.Cell{Text: age}, out.Cell{Text: failed}, out.Cell{Text: g.Kind + "/" + g.Example},
+		err := table.Cells(out.Cell{Text: fmt.Sprint(g.Count)},
+			out.Cell{Text: string(g.State), Tone: stateTone(g.State)}, out.Cell{Text: age}, out.Cell{Text: failed}, out.Cell{Text: g.Kind + "/" + g.Example},
 			out.Cell{Text: g.Message})
 		if err != nil {
 			return err

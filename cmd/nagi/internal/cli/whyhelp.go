@@ -44,7 +44,8 @@ func (s *session) about(k *kinds.Kind, key string) string {
 	return strings.Join(words, " ")
 }
 
-// helpVerbs are commands in the order in which they are safe, with what each does. Those of the brake are about the kind.
+// helpVerbs are commands in the order in which they are safe, with what each does. Those of the brake are about the
+// kind.
 var helpVerbs = []struct {
 	name, does string
 	kind       bool

@@ -125,10 +125,11 @@ func (s *session) recordOf(ctx context.Context, a target) (*recordSays, error) {
 		return nil, err
 	}
 	says := &recordSays{Phase: r.Phase(), Controller: printable.Text(r.Controller)}
-	if c := meta.FindStatusCondition(r.Conditions, entity.ConditionReconciled); c != nil {
-		says.Message, says.Since = printable.Message(c.Message), c.LastTransitionTime.Time
+	about := entity.ConditionReconciled
+	if says.Phase == entity.PhaseDeleting {
+		about = entity.ConditionDeleting
 	}
-	if c := meta.FindStatusCondition(r.Conditions, entity.ConditionDeleting); c != nil && says.Phase == entity.PhaseDeleting {
+	if c := meta.FindStatusCondition(r.Conditions, about); c != nil {
 		says.Message, says.Since = printable.Message(c.Message), c.LastTransitionTime.Time
 	}
 	return says, nil

@@ -89,8 +89,8 @@ func stateTone(state controller.KeyState) out.Tone {
 }
 
 func (e *controllerIs) print(s *out.Streams) {
-	s.Printf("\n  %s: %s%s\n", printable.Text(e.Controller), s.Paint(stateTone(e.State), printable.Text(string(e.State))),
-		forSince(e.Since))
+	state := s.Paint(stateTone(e.State), printable.Text(string(e.State)))
+	s.Printf("\n  %s: %s%s\n", printable.Text(e.Controller), state, forSince(e.Since))
 	s.Printf("    %s\n", printable.Message(e.Says))
 	if !e.Leading {
 		leader := ""

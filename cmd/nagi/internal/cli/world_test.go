@@ -71,9 +71,9 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, opts ...natstest.Option) *world {
 	t.Helper()
-	w := &world{T: t, srv: natstest.Start(t)}
+	w := &world{T: t, srv: natstest.Start(t, opts...)}
 	w.nc, w.js = natstest.Connect(t, w.srv.URL())
 	w.startController()
 	return w
