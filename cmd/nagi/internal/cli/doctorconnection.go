@@ -27,7 +27,8 @@ func (d *doctor) connection(ctx context.Context) {
 		d.find(isError, "connection", "server "+version, kvstream.TooOld(version).Error(), "upgrade nats-server")
 	case kvstream.VersionBefore(version, kvstream.TTLs):
 		d.find(isWarning, "connection", "server "+version,
-			"it knows no TTLs of messages: markers of deletes stay for ever", "upgrade nats-server to "+kvstream.TTLs+" or newer")
+			"it knows no TTLs of messages: markers of deletes stay for ever",
+			"upgrade nats-server to "+kvstream.TTLs+" or newer")
 	default:
 		d.find(isOK, "connection", "server "+version, "it is new enough", "")
 	}

@@ -200,9 +200,10 @@ func (s *session) printAll(w *allWaiting, f whyFlags) error {
 		if g.Attempts > 0 {
 			failed = fmt.Sprint(g.Attempts)
 		}
-		err := table.Cells(out.Cell{Text: fmt.Sprint(g.Count)},
-			out.Cell{Text: string(g.State), Tone: stateTone(g.State)}, out.Cell{Text: age}, out.Cell{Text: failed}, out.Cell{Text: g.Kind + "/" + g.Example},
-			out.Cell{Text: g.Message})
+		plain := func(text string) out.Cell { return out.Cell{Text: text} }
+		state := out.Cell{Text: string(g.State), Tone: stateTone(g.State)}
+		err := table.Cells(plain(fmt.Sprint(g.Count)), state, plain(age), plain(failed), plain(g.Kind+"/"+g.Example),
+			plain(g.Message))
 		if err != nil {
 			return err
 		}
