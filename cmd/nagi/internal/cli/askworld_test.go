@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/service"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	server "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/micro"
 )
 
 // readerSet is what a user needs who looks at websites with this tool, and changes nothing.
@@ -144,5 +145,16 @@ func TestAStandbyIsNoSecondAnswer(t *testing.T) {
 		leader()
 		time.Sleep(20 * time.Second)
 		w.wantIn(w.ok("why", "websites/shop/blog"), "parked")
+	})
+}
+
+func TestDoctorFindsReplicasOfOtherVersions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		other, err := micro.AddService(w.nc, micro.Config{Name: "nagi", Version: "9.9.9", QueueGroupDisabled: true})
+		w.must(err)
+		w.Cleanup(func() { _ = other.Stop() })
+		w.must(other.AddGroup("nagi.websites").AddEndpoint("stats", micro.HandlerFunc(func(micro.Request) {}),
+			micro.WithEndpointSubject("read.stats")))
+		wantFinding(t, w.findings(), isWarning, "versions", "websites", "1 of 0.0.0, 1 of 9.9.9")
 	})
 }

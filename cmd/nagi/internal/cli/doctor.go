@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
@@ -210,22 +211,25 @@ func (d *doctor) end(_ context.Context, output string, verbose bool) error {
 	return err
 }
 
+// print prints a line for each. What to do must not be cut, so it is no table.
 func (d *doctor) print(shown []finding) error {
 	tones := map[severity]out.Tone{isError: out.Bad, isWarning: out.Warn, isOK: out.Good}
-	table := d.s.t.NewTable("severity", "check", "about", "finding → what to do")
+	const wideSeverity = len(isWarning)
+	wideCheck, wideAbout := 0, 0
 	for _, f := range shown {
+		wideCheck, wideAbout = max(wideCheck, len(f.Check)), max(wideAbout, utf8.RuneCountInString(f.About))
+	}
+	for _, f := range shown {
+		level := d.s.t.Paint(tones[f.Severity], string(f.Severity)) +
+			strings.Repeat(" ", wideSeverity-len(f.Severity))
 		says := f.Says
 		if f.Do != "" {
-			says += " → " + f.Do
+			says += d.s.t.Paint(out.Bold, " → "+f.Do)
 		}
-		err := table.Cells(out.Cell{Text: string(f.Severity), Tone: tones[f.Severity]}, out.Cell{Text: f.Check},
-			out.Cell{Text: cmp.Or(f.About, "-")}, out.Cell{Text: says})
-		if err != nil {
-			return err
-		}
+		d.s.t.Printf("%s   %-*s   %-*s   %s\n", level, wideCheck, f.Check, wideAbout, f.About, says)
 	}
 	if len(shown) == 0 {
 		d.s.t.Notef("All is as it should be: nagi doctor -v says what was looked at.\n")
 	}
-	return table.Flush()
+	return nil
 }

@@ -59,7 +59,7 @@ func TestDoctorFindsWhatIsNotWell(t *testing.T) {
 			}
 		}
 		r := w.nagi("doctor", "websites")
-		if r.code != CodeNotSo || strings.Contains(r.out, "\nok ") || !strings.HasPrefix(r.out, "SEVERITY") {
+		if r.code != CodeNotSo || strings.Contains(r.out, "\nok ") || !strings.HasPrefix(r.out, "error ") {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -45,7 +45,7 @@ func (d *doctor) buckets(ctx context.Context, k *kinds.Kind) {
 func (d *doctor) bind(ctx context.Context, k *kinds.Kind, cfg entity.Config) bool {
 	ctx, cancel := d.s.within(ctx)
 	defer cancel()
-	about := d.s.about(k, "")
+	about := k.Name()
 	c, err := entity.NewClient[*kinds.Object](ctx, d.s.js, cfg)
 	switch {
 	case err == nil:
@@ -54,7 +54,7 @@ func (d *doctor) bind(ctx context.Context, k *kinds.Kind, cfg entity.Config) boo
 		return false
 	case d.isMissing(ctx, cfg):
 		d.find(isError, "bucket", about, err.Error(),
-			"nagi bootstrap "+about+" makes it; docs/restoring.md brings back what it had")
+			"nagi bootstrap "+d.s.about(k, "")+" makes it; docs/restoring.md brings back what it had")
 		return false
 	default:
 		d.find(isError, "bucket", about, err.Error(), "change what is named, as an administrator")
