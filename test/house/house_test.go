@@ -109,8 +109,11 @@ var mayImport = map[string][]string{
 		"registry",
 		"cmd/nagi/internal/out", // how an age is told
 	},
+	"cmd/nagi/internal/manifests": {"internal/printable"},
+	"cmd/nagi/internal/threeway":  {},
 	"cmd/nagi/internal/cli": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/manifests",
+		"cmd/nagi/internal/out", "cmd/nagi/internal/threeway",
 	},
 }
 
