@@ -52,8 +52,11 @@ func isSilent(err error) bool {
 	return ok && c.silent
 }
 
-// codeOf is the exit code of an error.
+// codeOf is the exit code of an error; 0 of none.
 func codeOf(ctx context.Context, err error) int {
+	if err == nil {
+		return 0
+	}
 	if c, ok := errors.AsType[*coded](err); ok {
 		return c.code
 	}
