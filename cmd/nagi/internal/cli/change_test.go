@@ -14,7 +14,7 @@ func TestPatchChangesWhatItNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put("websites", "shop.home", `{"spec":{"host":"home.example","big":9007199254740993,"pages":2,"password":"hunter2"}}`)
 		w.wants(w.ok("patch", "websites/shop/home", "-p", "spec: {pages: 3}"), "websites/shop/home changed\n")
-		const is = `{"metadata":{},"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`
+		const is = `{"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`
 		w.wants(w.value("websites", "shop.home"), is)
 		w.wants(w.ok("patch", "websites/shop/home", "-p", `{"spec":{"pages":3}}`), "websites/shop/home unchanged\n")
 		w.wants(w.ok("patch", "websites/shop/home", "--dry-run", "-p", `{"spec":{"host":null}}`),

@@ -25,6 +25,8 @@ import (
 type Env struct {
 	out.Streams
 	Options []nats.Option // of the connection, after all others
+	// Edit has the user edit a file; nil runs $VISUAL or $EDITOR.
+	Edit func(ctx context.Context, file string) error
 }
 
 // Process is the environment of this process. What libraries log is not shown.

@@ -17,7 +17,9 @@ const secretChanged = "(secret, changed)"
 // showDiff prints how two states of a document differ, as a unified diff of their YAML, and reports whether they do.
 // nil is a document that is not there.
 func (t *tool) showDiff(of target, from, to map[string]any, names ...string) bool {
-	names = append(names, "is", "would be")
+	if len(names) == 0 {
+		names = []string{"is", "would be"}
+	}
 	a, b := shown(of.kind, from, to)
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: lines(a), B: lines(b), Context: 3,

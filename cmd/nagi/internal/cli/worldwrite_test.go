@@ -8,6 +8,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // revision is that of a key of NATS.
@@ -39,4 +40,13 @@ func (w *world) typed(stdin string, args ...string) ran {
 	}
 	code := Run(w.Context(), env, append([]string{"--server", w.srv.URL()}, args...))
 	return ran{stdout.String(), stderr.String(), code}
+}
+
+// bucket makes one that keeps some revisions of each key.
+func (w *world) bucket(name string) {
+	w.Helper()
+	_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{
+		Bucket: name, Storage: jetstream.MemoryStorage, History: 5,
+	})
+	w.must(err)
 }

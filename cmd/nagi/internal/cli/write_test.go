@@ -30,7 +30,7 @@ func TestAWriteBetweenReadAndWriteIsNotLost(t *testing.T) {
 			return threeway.Patch(now.object, map[string]any{"spec": map[string]any{"theme": "dark"}}), nil
 		})
 		w.must(err)
-		w.wants(w.value("websites", "shop.home"), `{"metadata":{},"spec":{"host":"other.example","pages":1,"theme":"dark"}}`)
+		w.wants(w.value("websites", "shop.home"), `{"spec":{"host":"other.example","pages":1,"theme":"dark"}}`)
 		_, _, err = s.change(w.Context(), c, a, func(now *current) (map[string]any, error) {
 			w.put("websites", "shop.home", `{"spec":{"host":"other.example","pages":1}}`)
 			return threeway.Patch(now.object, map[string]any{"spec": map[string]any{"theme": "light"}}), nil
