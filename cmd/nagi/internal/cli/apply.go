@@ -64,7 +64,7 @@ compare-and-set, and one that is as the file says is not written. What is left o
 
 --set NAME labels the documents with nagi/set: NAME; with --prune, documents with this label that are in no file are
 deleted, after they were counted and confirmed.`,
-		Example: `  echo '{"kind":"Website","apiVersion":"example.com/v1","metadata":{"name":"new","namespace":"shop"}}' | nagi apply -f -
+		Example: `  echo '{"kind":"Website","metadata":{"name":"new","namespace":"shop"}}' | nagi apply -f - --wait
   echo '{"metadata":{"name":"shop.mini"},"spec":{"title":"Mini"}}' | nagi apply -f - --bucket pages --dry-run --diff
   echo '{"kind":"Website","metadata":{"name":"new"},"spec":{"pages":1000}}' | nagi apply -f - -n shop  # exit code 2`,
 		Args: cobra.NoArgs,
@@ -94,9 +94,9 @@ func (t *tool) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -f FILE",
 		Short: "Create documents of files, and refuse those that there are",
-		Long: `Create documents of files, and refuse those that there are. Files are as nagi apply has them. A later apply of the
-same files takes over what create has written.`,
-		Example: `  echo '{"kind":"Website","metadata":{"name":"fresh"},"spec":{"host":"f.example"}}' | nagi create -f - -n shop --wait
+		Long: `Create documents of files, and refuse those that there are. Files are as nagi apply has them.
+A later apply of the same files takes over what create has written.`,
+		Example: `  echo '{"kind":"Website","metadata":{"name":"fresh"},"spec":{"pages":1}}' | nagi create -f - -n shop
   echo '{"kind":"Website","metadata":{"name":"home"}}' | nagi create -f - -n shop  # exit code 5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context(), t) },

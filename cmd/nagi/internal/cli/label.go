@@ -118,7 +118,8 @@ func (s *session) changeOne(
 			return nil, withCode(CodeNotFound, fmt.Errorf("there is no %s", a.label()))
 		}
 		if now.object == nil {
-			return nil, usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", a.label(), now.revision))
+			return nil, usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", a.label(),
+				now.revision))
 		}
 		wanted, err := to(now)
 		if err != nil || len(threeway.Diff(now.object, wanted)) == 0 {

@@ -24,7 +24,8 @@ func (t *tool) patchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "patch KIND/KEY -p PATCH",
 		Short: "Change a document by a patch",
-		Long: `Change a document by a JSON merge patch (RFC 7386), which may be YAML, or with --type=json by a JSON patch (RFC 6902).
+		Long: `Change a document by a JSON merge patch (RFC 7386), which may be YAML, or with --type=json by a JSON
+patch (RFC 6902).
 
 If another writer comes in between, the patch is applied to what that one wrote. The result is checked against the
 schema of the kind.`,
@@ -97,7 +98,9 @@ func (p *patching) read() (func(document map[string]any) (map[string]any, error)
 		if patch["status"] != nil {
 			return nil, errors.New("the patch has a status, which is no part of a document")
 		}
-		return func(document map[string]any) (map[string]any, error) { return threeway.Patch(document, patch), nil }, nil
+		return func(document map[string]any) (map[string]any, error) {
+			return threeway.Patch(document, patch), nil
+		}, nil
 	case "json":
 		patch, err := jsonpatch.DecodePatch(text)
 		if err != nil {

@@ -19,10 +19,10 @@ func (t *tool) validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE",
 		Short: "Check documents of files against the schemas of their kinds",
-		Long: `Check documents of files against the schemas of their kinds, as the registry has them, or against the schema of
---schema, without a connection. Each thing that is wrong has a line, with its place in the file.`,
+		Long: `Check documents of files against the schemas of their kinds, as the registry has them, or against the
+schema of --schema, without a connection. Each thing that is wrong has a line, with its place in the file.`,
 		Example: `  echo '{"kind":"Website","metadata":{"name":"new"},"spec":{"pages":3}}' | nagi validate -f - -n shop
-  echo '{"kind":"Website","metadata":{"name":"new"},"spec":{"pages":1000}}' | nagi validate -f - -n shop  # exit code 2`,
+  echo '{"kind":"Website","metadata":{"name":"a"},"spec":{"pages":-1}}' | nagi validate -f - -n shop  # exit code 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if schema != "" {
@@ -32,7 +32,7 @@ func (t *tool) validateCommand() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVar(&schema, "schema", "", "file with the JSON Schema of all of the documents; needs no connection")
+	cmd.Flags().StringVar(&schema, "schema", "", "file with the JSON Schema of the documents; needs no connection")
 	oneOf(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

@@ -58,7 +58,8 @@ It ends with the exit code 4 at the timeout, or where waiting is in vain, and sa
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&until, "for", "reconciled", "reconciled, deleted, condition=TYPE[=STATUS] or jsonpath=PATH[=VALUE]")
+	flags.StringVar(&until, "for", "reconciled",
+		"reconciled, deleted, condition=TYPE[=STATUS] or jsonpath=PATH[=VALUE]")
 	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of the document")
 	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(

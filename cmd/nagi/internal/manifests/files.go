@@ -127,7 +127,8 @@ func readAll(name string, r io.Reader) ([]*Manifest, error) {
 		return nil, fmt.Errorf("reading %s: %w", printable.Text(name), err)
 	}
 	if len(text) > mostBytes {
-		return nil, fmt.Errorf("%s has more than %d MiB: cut it into several files", printable.Text(name), mostBytes>>20)
+		return nil, fmt.Errorf("%s has more than %d MiB: cut it into several files", printable.Text(name),
+			mostBytes>>20)
 	}
 	return Parse(name, text)
 }

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse reads the documents of a text. Empty ones are skipped, and of one of the kind List its items are read. Documents
-// of JSON may stand one after the other.
+// Parse reads the documents of a text. Empty ones are skipped, and of one of the kind List its items are read. Those of
+// JSON may stand one after the other.
 func Parse(file string, text []byte) ([]*Manifest, error) {
 	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
 		if all, isJSON, err := parseJSON(file, text); isJSON {
@@ -148,8 +148,11 @@ func manifest(file string, line int, object map[string]any, places map[string]Pl
 	if object["metadata"] != nil && !isObject {
 		return nil, fmt.Errorf("%s: metadata is an object, with members such as name", m.At("metadata"))
 	}
-	return m, errors.Join(text(object, "kind", "kind", &m.Kind),
-		text(object, "apiVersion", "apiVersion", &m.APIVersion), text(meta, "name", "metadata.name", &m.Name), text(meta, "namespace", "metadata.namespace", &m.Namespace))
+	return m, errors.Join(
+		text(object, "kind", "kind", &m.Kind),
+		text(object, "apiVersion", "apiVersion", &m.APIVersion),
+		text(meta, "name", "metadata.name", &m.Name),
+		text(meta, "namespace", "metadata.namespace", &m.Namespace))
 }
 
 // JSON is a value as JSON, with numbers as they are written and nothing escaped that need not be.
