@@ -33,7 +33,8 @@ func (t *tool) deleteCommand() *cobra.Command {
 		Use:   "delete KIND/KEY…",
 		Short: "Delete documents, and say first what goes with them",
 		Long: `Delete documents: those that are named, those of files (-f), or those of a kind that a selector
-(-l) or --all names, of a namespace with -n. What their controllers delete with them is counted and told first; --show does nothing else.
+(-l) or --all names, of a namespace with -n. What their controllers delete with them is counted and told first; --show
+does nothing else.
 
 One document that is named is deleted at once. For more there is a question, or --yes, or --expect N, which goes on
 only if it is that many. A document that has changed since it was counted stays.`,

@@ -36,8 +36,8 @@ func (t *tool) diffCommand() *cobra.Command {
 		Use:   "diff -f FILE | KIND/KEY",
 		Short: "Show what apply would change, or what has changed",
 		Long: `Show what nagi apply would change with these files, as a unified diff. With KIND/KEY it shows how the
-document differs from what it was at --revision N, if its bucket still has that, and else from the one that the controller began
-with last, which its record has, without secrets. The exit code is 4 if there is a difference.`,
+document differs from what it was at --revision N, if its bucket still has that, and else from the one that the
+controller began with last, which its record has, without secrets. The exit code is 4 if there is a difference.`,
 		Example: `  echo '{"kind":"Website","metadata":{"name":"home"},"spec":{}}' | nagi diff -f - -n shop
   echo '{"kind":"Website","metadata":{"name":"new"}}' | nagi diff -f - -n shop  # exit code 4
   nagi diff websites/shop/home

@@ -37,8 +37,8 @@ func (t *tool) editCommand() *cobra.Command {
 		Use:   "edit KIND/KEY",
 		Short: "Edit a document in your editor",
 		Long: `Edit a document in $VISUAL or $EDITOR (else vi), as YAML. What you save is checked against the schema
-and written by compare-and-set. If the document has changed meanwhile, you may merge both changes, begin again with what is there, or
-stop. A text that could not be saved stays in a file, whose name is told.
+and written by compare-and-set. If the document has changed meanwhile, you may merge both changes, begin again with what
+is there, or stop. A text that could not be saved stays in a file, whose name is told.
 
 Secrets are shown as (secret), which keeps their values; write over it to set another one.`,
 		Example:           "  nagi edit websites/shop/home\n  EDITOR=nano nagi edit websites/shop/home --show-secrets",
