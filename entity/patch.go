@@ -35,6 +35,9 @@ func (c *Client[T]) PatchWith(ctx context.Context, key string, mergePatch []byte
 	if err != nil {
 		return err
 	}
+	if required != 0 {
+		mergePatch = withoutPrecondition(mergePatch)
+	}
 	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	before := c.moment()
@@ -113,6 +116,24 @@ func (c *Client[T]) checkPatch(key string, patch []byte) (uint64, error) {
 			"a revision is a number above 0, as a string")
 	}
 	return required, nil
+}
+
+// withoutPrecondition takes the resourceVersion out of a patch, so that a document without metadata gets none for it.
+func withoutPrecondition(patch []byte) []byte {
+	members, _, err := objectMembers(patch)
+	meta, _, metaErr := objectMembers(members["metadata"])
+	if err != nil || metaErr != nil {
+		return patch
+	}
+	delete(meta, "resourceVersion")
+	members["metadata"], err = marshalMembers(meta)
+	if len(meta) == 0 {
+		delete(members, "metadata")
+	}
+	if rest, restErr := marshalMembers(members); err == nil && restErr == nil {
+		return rest
+	}
+	return patch
 }
 
 // patched applies the patch to a stored document and checks the result as any document. If it changes nothing, the

@@ -35,6 +35,8 @@ var deleteCalls = map[string]struct {
 	"kube/deleter.go Delete":   {1, "the request"},
 	"external/apply.go remove": {1, "the call of a user: external.Reconcile of what is absent"},
 	"traces/driver.go Delete":  {1, "passes the call of a user on"},
+
+	"cmd/nagi/internal/cli/prune.go remove": {1, "what a user names, counts and confirms, at the revision that was counted"},
 }
 
 // deleters are the names of what deletes, and of what makes a guard and begins its deletes.

@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -24,6 +25,8 @@ import (
 type Env struct {
 	out.Streams
 	Options []nats.Option // of the connection, after all others
+	// Edit has the user edit a file; nil runs $VISUAL or $EDITOR.
+	Edit func(ctx context.Context, file string) error
 }
 
 // Process is the environment of this process. What libraries log is not shown.
@@ -46,7 +49,8 @@ type tool struct {
 	plain   plainFlags
 	prefix  string
 	noColor bool
-	session *session // of the command that runs; made by connect
+	session *session      // of the command that runs; made by connect
+	lines   *bufio.Reader // of In, once somebody was asked
 }
 
 // Run runs one command line, without the program's name, and returns the exit code.
@@ -68,7 +72,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 	if text := err.Error(); text != "" && !isSilent(err) {
 		fmt.Fprintf(t.Err, "nagi: %s\n", strings.TrimSuffix(printable.Message(text), "\n"))
 	}
-	if code == CodeUsage && ran != nil {
+	if code == CodeUsage && ran != nil && !isSilent(err) {
 		fmt.Fprintf(t.Err, "See %s --help\n", ran.CommandPath())
 	}
 	return code

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"strconv"
@@ -50,8 +49,8 @@ func (t *tool) line(ctx context.Context) (string, error) {
 	}
 	read := make(chan typed, 1)
 	go func() { // ends with the line, or with the process
-		line, err := bufio.NewReader(t.In).ReadString('\n')
-		read <- typed{strings.TrimRight(line, "\r\n"), err}
+		line, err := t.answer()
+		read <- typed{line, err}
 	}()
 	select {
 	case <-ctx.Done():

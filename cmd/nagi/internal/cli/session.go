@@ -40,6 +40,8 @@ type session struct {
 	js    jetstream.JetStream
 	found *registry.Kinds
 	close []func()
+	// writers are the clients that write, by bucket.
+	writers map[string]*client
 }
 
 // connect connects once.

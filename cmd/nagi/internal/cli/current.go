@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// mostConflicts is how often a change is tried anew because another writer came in between.
+const mostConflicts = 5
+
+// client is an entity's.
+type client = entity.Client[*kinds.Object]
+
+// writer is a client for the documents of a kind alone, without their records. There is one for each bucket.
+func (s *session) writer(ctx context.Context, k *kinds.Kind) (*client, error) {
+	if c := s.writers[k.Bucket]; c != nil {
+		return c, nil
+	}
+	entry := *k.Entry
+	entry.StatusBucket = ""
+	c, err := s.client(ctx, &kinds.Kind{Entry: &entry, Registered: k.Registered})
+	if err != nil {
+		return nil, err
+	}
+	if s.writers == nil {
+		s.writers = map[string]*client{}
+	}
+	s.writers[k.Bucket] = c
+	return c, nil
+}
+
+// current is a document as its bucket has it.
+type current struct {
+	value    []byte
+	object   map[string]any // nil if there is no document, or it is no JSON object
+	revision uint64         // 0 if there is none
+}
+
+func (c *current) exists() bool { return c.revision != 0 }
+
+// read reads a document live. It is no error that there is none.
+func (s *session) read(ctx context.Context, c *client, key string) (*current, error) {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	value, revision, err := c.GetRaw(ctx, key)
+	if apierrors.IsNotFound(err) {
+		return &current{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	object, _ := manifests.FromJSON(value)
+	return &current{value, object, revision}, nil
+}
+
+// existing is read for a document that must be there.
+func (s *session) existing(ctx context.Context, c *client, a target) (*current, error) {
+	now, err := s.read(ctx, c, a.key)
+	if err == nil && !now.exists() {
+		err = withCode(CodeNotFound, fmt.Errorf("there is no %s", a.label()))
+	}
+	return now, err
+}
+
+// write makes wanted of a document by compare-and-set; apierrors.IsConflict if it is at another revision by now. What
+// is left of the document's TTL is kept, and members that do not change keep their text. A document that is no JSON
+// object is replaced as a whole, without its TTL.
+func (s *session) write(ctx context.Context, c *client, key string, now *current, wanted map[string]any) error {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	if now.object == nil {
+		text, err := manifests.JSON(wanted)
+		if err != nil {
+			return err
+		}
+		if !now.exists() {
+			_, err = c.CreateDocument(ctx, key, text)
+		} else {
+			_, err = c.PutRaw(ctx, key, text, now.revision)
+		}
+		return err
+	}
+	patch := threeway.Diff(now.object, wanted)
+	if len(patch) == 0 {
+		return nil
+	}
+	meta, isObject := patch["metadata"].(map[string]any)
+	if _, changed := patch["metadata"]; changed && !isObject {
+		meta = map[string]any{}
+		for name := range object(now.object["metadata"]) {
+			meta[name] = nil
+		}
+	}
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["resourceVersion"] = strconv.FormatUint(now.revision, 10)
+	patch["metadata"] = meta
+	text, err := manifests.JSON(patch)
+	if err != nil {
+		return err
+	}
+	return c.PatchWith(ctx, key, text)
+}
+
+// object is v if it is an object, else nil.
+func object(v any) map[string]any {
+	o, _ := v.(map[string]any)
+	return o
+}
+
+// change makes of a document what wanted makes of it, as often as another writer comes in between, and returns what
+// was there and what is. wanted returns nil to leave it.
+func (s *session) change(
+	ctx context.Context, c *client, a target, wanted func(now *current) (map[string]any, error),
+) (was *current, is map[string]any, err error) {
+	for range mostConflicts {
+		if was, err = s.read(ctx, c, a.key); err != nil {
+			return nil, nil, err
+		}
+		if is, err = wanted(was); err != nil || is == nil {
+			return was, is, err
+		}
+		err = s.write(ctx, c, a.key, was, is)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return was, is, err
+		}
+	}
+	return nil, nil, withCode(CodeRefused, fmt.Errorf("%s is written so often by others that it has changed %d times "+
+		"meanwhile: try again: %w", a.label(), mostConflicts, err))
+}
+
+// unhide puts back what is hidden in a document that a user has written.
+func unhide(k *kinds.Kind, document map[string]any, now *current) error {
+	err := k.KeepHidden(document, now.object)
+	if kept, ok := errors.AsType[*kinds.NotKept](err); ok {
+		return usage(kept)
+	}
+	return err
+}
+
+// deepCopy copies a document.
+func deepCopy(document map[string]any) map[string]any {
+	text, err := manifests.JSON(document)
+	if err != nil || document == nil {
+		return map[string]any{}
+	}
+	copied, _ := manifests.FromJSON(text)
+	return copied
+}

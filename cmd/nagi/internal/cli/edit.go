@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// editing is one run of edit.
+type editing struct {
+	*session
+	a                     target
+	client                *client
+	namespace             string
+	showSecrets, unchecks bool
+	file                  string   // with what the user has typed
+	base                  *current // what is replaced
+	shown                 *current // what the text shows, secrets hidden
+	saved                 bool     // the user has typed something
+	wrong                 bool     // and it could not be saved
+}
+
+func (t *tool) editCommand() *cobra.Command {
+	e := &editing{}
+	cmd := &cobra.Command{
+		Use:   "edit KIND/KEY",
+		Short: "Edit a document in your editor",
+		Long: `Edit a document in $VISUAL or $EDITOR (else vi), as YAML. What you save is checked against the schema
+and written by compare-and-set. If the document has changed meanwhile, you may merge both changes, begin again with what
+is there, or stop. A text that could not be saved stays in a file, whose name is told.
+
+Secrets are shown as (secret), which keeps their values; write over it to set another one.`,
+		Example:           "  nagi edit websites/shop/home\n  EDITOR=nano nagi edit websites/shop/home --show-secrets",
+		Annotations:       map[string]string{"examples": "elsewhere"},
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: t.completeTargets,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if e.session, err = t.connect(); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if e.a, err = e.keyed(ctx, args, e.namespace); err != nil {
+				return err
+			}
+			if e.client, err = e.writer(ctx, e.a.kind); err != nil {
+				return err
+			}
+			return e.run(ctx)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the document")
+	flags.BoolVar(&e.showSecrets, "show-secrets", false, "show secrets in the editor")
+	flags.BoolVar(&e.unchecks, "no-validate", false, "do not check the document against the schema of its kind")
+	return cmd
+}
+
+func (e *editing) run(ctx context.Context) (err error) {
+	if e.base, err = e.existing(ctx, e.client, e.a); err != nil {
+		return err
+	}
+	if e.base.object == nil {
+		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a.label(), e.base.revision))
+	}
+	f, err := os.CreateTemp("", "nagi-edit-*.yaml") // for its user alone
+	if err != nil {
+		return err
+	}
+	if e.file = f.Name(); f.Close() != nil {
+		return fmt.Errorf("writing %s failed", e.file)
+	}
+	defer func() {
+		if err != nil && e.saved {
+			err = withCode(codeOf(ctx, err), fmt.Errorf("%w\nYour text is in %s", err, e.file))
+			return
+		}
+		_ = os.Remove(e.file)
+	}()
+	e.shown = e.base
+	text, err := e.text(e.base.object)
+	for says := ""; err == nil; {
+		var done bool
+		if text, says, done, err = e.round(ctx, text, says); done {
+			break
+		}
+	}
+	return err
+}
+
+// text is a document as it is edited.
+func (e *editing) text(document map[string]any) ([]byte, error) {
+	document = deepCopy(document)
+	if !e.showSecrets {
+		e.a.kind.Hide(document)
+	}
+	return manifests.YAML(document)
+}
+
+// round has the user edit a text once, and saves it. It returns the text for another round, and what is to be said
+// above it.
+func (e *editing) round(ctx context.Context, text []byte, says string) (next []byte, why string, done bool, err error) {
+	if err := os.WriteFile(e.file, append(e.head(says), text...), 0o600); err != nil {
+		return nil, "", true, err
+	}
+	if err := e.edit(ctx); err != nil {
+		return nil, "", true, err
+	}
+	edited, err := os.ReadFile(e.file)
+	if err != nil {
+		return nil, "", true, err
+	}
+	edited = withoutHead(edited)
+	if e.wrong && bytes.Equal(edited, text) {
+		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.label(), says))
+	}
+	if len(bytes.TrimSpace(edited)) == 0 {
+		e.saved = false
+		e.t.Notef("Nothing is changed: the text is empty.\n")
+		return nil, "", true, nil
+	}
+	e.saved = true
+	wanted, wrong := e.parse(edited)
+	if e.wrong = wrong != ""; e.wrong {
+		if !e.t.Interactive {
+			return nil, "", true, usage(errors.New(wrong))
+		}
+		return edited, wrong, false, nil
+	}
+	if len(threeway.Diff(e.base.object, wanted)) == 0 {
+		e.t.Printf("%s unchanged\n", e.a.label())
+		return nil, "", true, nil
+	}
+	err = e.write(context.WithoutCancel(ctx), e.client, e.a.key, e.base, wanted)
+	if apierrors.IsConflict(err) {
+		return e.conflict(ctx, wanted, err)
+	}
+	if err == nil {
+		e.t.Printf("%s edited\n", e.a.label())
+	}
+	return nil, "", true, err
+}
+
+// parse reads what the user has typed; wrong says what is wrong with it.
+func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
+	read, err := manifests.Parse(e.file, text)
+	switch {
+	case err != nil:
+		return nil, err.Error()
+	case len(read) != 1:
+		return nil, "it is not one document"
+	}
+	wanted = read[0].Document
+	if err := keepsPlace(e.base.object, wanted); err != nil {
+		return nil, err.Error()
+	}
+	if err := unhide(e.a.kind, wanted, e.shown); err != nil {
+		return nil, err.Error()
+	}
+	if e.unchecks {
+		return wanted, ""
+	}
+	schema, err := e.a.kind.CompileSchema()
+	if err != nil {
+		return nil, err.Error()
+	}
+	found, err := check(schema, wanted)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return wanted, strings.Join(labelled(e.a.label(), found), "\n")
+}
+
+// conflict asks what to do about a document that has changed meanwhile.
+func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error) (
+	next []byte, says string, done bool, err error,
+) {
+	if !e.t.Interactive {
+		return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s has changed meanwhile: %w", e.a.label(), cause))
+	}
+	theirs, err := e.existing(ctx, e.client, e.a)
+	if err != nil {
+		return nil, "", true, err
+	}
+	merged, both := threeway.Merge(e.base.object, mine, theirs.object)
+	e.t.Notef("%s has changed meanwhile, and is at revision %d:\n", e.a.label(), theirs.revision)
+	e.t.showDiff(e.a, e.base.object, theirs.object, "as you got it", "as it is")
+	if len(both) > 0 {
+		e.t.Notef("Both have changed %s.\n", printable.Message(strings.Join(both, ", ")))
+	}
+	e.t.Notef("merge (m) both changes, reload (r) and begin again, or abort (a)? ")
+	answer, _ := e.t.answer()
+	switch strings.ToLower(answer) {
+	case "m", "merge":
+		e.base, e.shown = theirs, &current{object: merged}
+		next, err = e.text(merged)
+		return next, e.mergeSays(both), err != nil, err
+	case "r", "reload":
+		e.base, e.shown, e.saved = theirs, theirs, false
+		next, err = e.text(theirs.object)
+		return next, "", err != nil, err
+	}
+	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.label()))
+}
+
+func (e *editing) mergeSays(both []string) string {
+	if len(both) == 0 {
+		return "merged with what others have changed"
+	}
+	return "merged with what others have changed; yours stands in " + strings.Join(both, ", ")
+}
+
+const headMark = "#nagi "
+
+// head is the comment above a text.
+func (e *editing) head(says string) []byte {
+	head := []string{
+		fmt.Sprintf("%s, revision %d. Lines that begin with %s are not saved.", e.a.label(), e.base.revision,
+			strings.TrimSpace(headMark)),
+		"Save to write the document; an empty file changes nothing.",
+	}
+	if says != "" {
+		head = append(head, strings.Split(says, "\n")...)
+	}
+	for i := range head {
+		head[i] = headMark + printable.Message(head[i])
+	}
+	return []byte(strings.Join(head, "\n") + "\n")
+}
+
+func withoutHead(text []byte) []byte {
+	all := bytes.SplitAfter(text, []byte("\n"))
+	all = slices.DeleteFunc(all, func(line []byte) bool { return bytes.HasPrefix(line, []byte(headMark)) })
+	return bytes.Join(all, nil)
+}
+
+// edit runs the user's editor on the file.
+func (e *editing) edit(ctx context.Context) error {
+	if e.t.Edit != nil {
+		return e.t.Edit(ctx, e.file)
+	}
+	editor := "vi"
+	for _, name := range []string{"EDITOR", "VISUAL"} {
+		if s := os.Getenv(name); s != "" {
+			editor = s
+		}
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, "sh", e.file)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("editor %s: %w: $VISUAL or $EDITOR names another one", printable.Quote(editor), err)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
+	"github.com/nagi-runtime/nagi/entity"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// pruneSet deletes the documents of the set that are in no file.
+func (a *applying) pruneSet(ctx context.Context, items []*item) error {
+	all, err := a.kindsToPrune(ctx)
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, it := range items {
+		kept[it.label()] = true
+	}
+	var gone []doomed
+	for _, k := range all {
+		err := a.scan(ctx, k, "", func(d kinds.Document) error {
+			of := target{k, d.Key}
+			if !kept[of.label()] && a.isOfSet(d.Value) {
+				gone = append(gone, doomed{target: of, revision: d.Revision, value: bytes.Clone(d.Value)})
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("nothing is pruned, as not all of bucket %s could be read: %w", k.Bucket, err)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	if !a.dryRun {
+		if err := a.announce(ctx, gone); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%s of set %q in no file", count(len(gone), "document"), a.set)
+		if err := a.t.confirm(a.sure, len(gone), what); err != nil {
+			return err
+		}
+	}
+	return a.t.each(ctx, len(gone), func(ctx context.Context, i int) error {
+		if !a.dryRun {
+			if err := a.remove(ctx, gone[i]); err != nil {
+				return err
+			}
+		}
+		return a.tell(gone[i].target, "pruned", 0)
+	})
+}
+
+// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket.
+func (a *applying) kindsToPrune(ctx context.Context) (all []*kinds.Kind, err error) {
+	if a.t.plain.Bucket != "" {
+		return []*kinds.Kind{a.t.plain.Kind()}, nil
+	}
+	found, err := a.kinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range found.Entries {
+		all = append(all, &kinds.Kind{Entry: e, Registered: true})
+	}
+	return all, nil
+}
+
+func (a *applying) isOfSet(value []byte) bool {
+	if !bytes.Contains(value, []byte(setLabel)) {
+		return false
+	}
+	document, _ := manifests.FromJSON(value)
+	return object(object(document["metadata"])["labels"])[setLabel] == any(a.set)
+}
+
+// remove deletes a document if it is still the one that was shown.
+func (s *session) remove(ctx context.Context, d doomed) error {
+	c, err := s.writer(ctx, d.kind)
+	if err != nil {
+		return err
+	}
+	within, cancel := s.within(ctx)
+	defer cancel()
+	err = c.Delete(within, d.key, entity.IfRevision(d.revision))
+	if apierrors.IsConflict(err) {
+		return withCode(CodeRefused, fmt.Errorf("%s has changed since it was looked at, and stays: look again, and "+
+			"delete it then", d.label()))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.label(), err)
+	}
+	return nil
+}
