@@ -197,30 +197,3 @@ func mostTelling(errs []error) error {
 	}
 	return errs[0]
 }
-
-// completeTargets completes KIND/ and, after it, keys.
-func (t *tool) completeTargets(cmd *cobra.Command, args []string, begun string) (
-	[]string, cobra.ShellCompDirective,
-) {
-	const plain = cobra.ShellCompDirectiveNoFileComp
-	if t.flags.Complete() != nil {
-		return nil, plain
-	}
-	s, err := t.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	kind, _, whole := strings.Cut(begun, "/")
-	if !whole {
-		names, directive := t.completeKinds(cmd, nil, begun)
-		for i := range names {
-			names[i] += "/"
-		}
-		return names, directive | cobra.ShellCompDirectiveNoSpace
-	}
-	k, err := s.kind(cmd.Context(), kind)
-	if err != nil {
-		return nil, plain
-	}
-	return s.keysOf(cmd.Context(), k, kind+"/"), plain
-}

@@ -196,7 +196,7 @@ func (s *session) owned(ctx context.Context, a target, instance string, resource
 		o.Says = "outside of NATS, where nobody looks from here"
 		return o
 	}
-	k := s.kindOf(ctx, resource)
+	k := s.kindOfResource(ctx, resource)
 	r := s.reader(k)
 	started, told := time.Now(), false
 	o.States = map[string]int{}
@@ -234,9 +234,9 @@ func (s *session) owned(ctx context.Context, a target, instance string, resource
 	return o
 }
 
-// kindOf is the kind of a resource in NATS. Where the registry does not have it, whether its keys have namespaces is
+// kindOfResource is the kind of a resource in NATS. Where the registry does not have it, whether its keys have namespaces is
 // not known, and they are shown as NATS has them.
-func (s *session) kindOf(ctx context.Context, resource registry.Resource) *kinds.Kind {
+func (s *session) kindOfResource(ctx context.Context, resource registry.Resource) *kinds.Kind {
 	if found, err := s.kinds(ctx); err == nil {
 		for _, e := range found.Entries {
 			if e.Bucket == resource.Bucket {

@@ -83,9 +83,9 @@ type kindKeys struct {
 	keys []string
 }
 
-// targets reads "KIND", "KIND KEY…" and "KIND/KEY…", and with --bucket "KEY…". Keys of one kind that follow each other
+// byKind reads "KIND", "KIND KEY…" and "KIND/KEY…", and with --bucket "KEY…". Keys of one kind that follow each other
 // are together.
-func (s *session) targets(ctx context.Context, args []string, namespace string) (all []kindKeys, err error) {
+func (s *session) byKind(ctx context.Context, args []string, namespace string) (all []kindKeys, err error) {
 	add := func(a target) {
 		if len(all) == 0 || all[len(all)-1].kind.Name() != a.kind.Name() {
 			all = append(all, kindKeys{kind: a.kind})
@@ -124,7 +124,7 @@ func (s *session) get(ctx context.Context, g *getting, args []string) error {
 	if g.notOK {
 		return s.getNotOK(ctx, g, args)
 	}
-	all, err := s.targets(ctx, args, g.namespace)
+	all, err := s.byKind(ctx, args, g.namespace)
 	if err != nil {
 		return err
 	}
