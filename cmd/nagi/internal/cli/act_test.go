@@ -131,17 +131,6 @@ func TestWhoMayActInOneNamespaceActsThere(t *testing.T) {
 	})
 }
 
-func TestKeysAreCompletedLive(t *testing.T) {
-	inWorld(t, func(w *world) {
-		if got := w.ok("__complete", "unpark", "webs"); !strings.HasPrefix(got, "websites/\n") {
-			t.Error(got)
-		}
-		if got := w.ok("__complete", "unpark", "websites/"); !strings.Contains(got, "websites/lab/new\nwebsites/lab/old\n") {
-			t.Error(got)
-		}
-	})
-}
-
 // TestAnInterruptEndsBetweenTwoKeys, and says how many are done.
 func TestAnInterruptEndsBetweenTwoKeys(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// many is how many documents vanish in a world whose brake engages.
-const many = 12
+// vanishing is how many documents vanish in a world whose brake engages.
+const vanishing = 12
 
 // inBrakedWorld runs a test in a world whose brake holds the deletes of many websites, which vanished while no
 // controller ran. Each owns a page.
@@ -30,7 +30,7 @@ func inBrakedWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.sites(many)
+		w.sites(vanishing)
 		w.stopController()
 		stream, err := w.js.Stream(w.Context(), "KV_websites")
 		w.must(err)
@@ -101,7 +101,7 @@ func (w *world) vanishedNotes() {
 	}
 	stop := start()
 	w.settle()
-	for i := range many {
+	for i := range vanishing {
 		w.put("notes", fmt.Sprintf("s%03d", i), `{"spec":{"title":"a note"}}`)
 	}
 	w.settle()

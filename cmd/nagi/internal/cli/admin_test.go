@@ -31,7 +31,7 @@ func (w *world) removeBuckets() {
 func TestARestoreOfDocumentsAndRecordsDeletesNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.sites(many)
+		w.sites(vanishing)
 		dir := filepath.Join(t.TempDir(), "monday")
 		w.runs(0, []string{"backup", "websites", "--to", dir}, "KV_websites: 12 documents", "is backed up in "+dir)
 		w.runs(5, []string{"backup", "websites", "--to", dir}, "exists")
@@ -50,14 +50,14 @@ func TestARestoreOfDocumentsAndRecordsDeletesNothing(t *testing.T) {
 		}
 		w.startController()
 		w.settle()
-		if n := w.pagesThere(); n != many {
-			t.Errorf("%d pages are there, want %d", n, many)
+		if n := w.pagesThere(); n != vanishing {
+			t.Errorf("%d pages are there, want %d", n, vanishing)
 		}
 		natstest.Eventually(w, "the brake is off", func() bool { return w.nagi("brake").code == 0 })
 		w.put("websites", "shop.new", `{"spec":{"host":"new.example","pages":2}}`)
 		w.settle()
-		if n := w.pagesThere(); n != many+2 {
-			t.Errorf("%d pages are there, want %d", n, many+2)
+		if n := w.pagesThere(); n != vanishing+2 {
+			t.Errorf("%d pages are there, want %d", n, vanishing+2)
 		}
 	})
 }
@@ -66,7 +66,7 @@ func TestARestoreOfDocumentsAndRecordsDeletesNothing(t *testing.T) {
 func TestWhatIsYoungerThanTheBackupStays(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.sites(many)
+		w.sites(vanishing)
 		dir := filepath.Join(t.TempDir(), "monday")
 		w.ok("backup", "websites", "--to", dir)
 		w.put("websites", "shop.young", `{"spec":{"host":"young.example","pages":1}}`)
@@ -76,8 +76,8 @@ func TestWhatIsYoungerThanTheBackupStays(t *testing.T) {
 		w.ok("restore", "--from", dir)
 		w.startController()
 		w.settle()
-		if n := w.pagesThere(); n != many+1 {
-			t.Errorf("%d pages are there, want %d", n, many+1)
+		if n := w.pagesThere(); n != vanishing+1 {
+			t.Errorf("%d pages are there, want %d", n, vanishing+1)
 		}
 		w.runs(0, []string{"orphans", "websites"}, "shop/young", "neverWas")
 	})

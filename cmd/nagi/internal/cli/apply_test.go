@@ -20,8 +20,8 @@ func (w *world) with(stdin string, code int, args ...string) ran {
 	return r
 }
 
-// wants fails the test if got is not want.
-func (w *world) wants(got, want string) {
+// same fails the test if got is not want.
+func (w *world) same(got, want string) {
 	w.Helper()
 	if got != want {
 		w.Errorf("got\n%s\nwant\n%s", got, want)
@@ -37,18 +37,18 @@ metadata: {name: home, namespace: shop}
 func TestApplyTakesWhatTheFileNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.with(homeFile+"spec: {host: home.example, pages: 3, big: 9007199254740993}\n", 0, "apply", "-f", "-")
-		w.wants(first.out, "websites/shop/home configured\n")
-		w.wants(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"nagi/last-applied":`+
+		w.same(first.out, "websites/shop/home configured\n")
+		w.same(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"big\":true,\"host\":true,\"pages\":true}}"},"labels":{"tier":"gold"}},`+
 			`"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`)
 		revision := w.revision("websites", "shop.home")
 		again := w.with(homeFile+"spec: {host: home.example, pages: 3, big: 9007199254740993}\n", 0, "apply", "-f", "-")
-		w.wants(again.out, "websites/shop/home unchanged\n")
+		w.same(again.out, "websites/shop/home unchanged\n")
 		if now := w.revision("websites", "shop.home"); now != revision {
 			t.Errorf("what is unchanged was written, at revision %d", now)
 		}
 		w.with(homeFile+"spec: {host: home.example}\nstatus: {url: x}\n", 0, "apply", "-f", "-", "--wait")
-		w.wants(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"nagi/last-applied":`+
+		w.same(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"host\":true}}"},"labels":{"tier":"gold"}},`+
 			`"spec":{"host":"home.example","password":"hunter2"}}`)
 		if r := w.record("shop/home"); r.ObservedRevision < w.revision("websites", "shop.home") {
@@ -60,11 +60,11 @@ func TestApplyTakesWhatTheFileNames(t *testing.T) {
 func TestApplyCreatesAndKeepsSecrets(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const file = `{"kind":"Website","metadata":{"name":"n.ew","creationTimestamp":null},"spec":{"password":"p4"}}`
-		w.wants(w.with(file, 0, "apply", "-f", "-", "-n", "shop", "-o", "name").out, "websites/shop/n.ew\n")
-		w.wants(w.value("websites", "shop.n.ew"), `{"metadata":{"annotations":{"nagi/last-applied":`+
+		w.same(w.with(file, 0, "apply", "-f", "-", "-n", "shop", "-o", "name").out, "websites/shop/n.ew\n")
+		w.same(w.value("websites", "shop.n.ew"), `{"metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"password\":true}}"}},"spec":{"password":"p4"}}`)
 		hidden := strings.Replace(file, "p4", "(secret)", 1)
-		w.wants(w.with(hidden, 0, "apply", "-f", "-", "-n", "shop").out, "websites/shop/n.ew unchanged\n")
+		w.same(w.with(hidden, 0, "apply", "-f", "-", "-n", "shop").out, "websites/shop/n.ew unchanged\n")
 		other := w.with(strings.Replace(hidden, "n.ew", "other", 1), 2, "apply", "-f", "-", "-n", "shop")
 		if !strings.Contains(other.err, "spec.password is (secret)") || w.value("websites", "shop.other") != "" {
 			t.Error(other.err)
@@ -99,7 +99,7 @@ func TestAllFilesAreCheckedBeforeTheFirstWrite(t *testing.T) {
 				t.Errorf("%s\nhas no %s", r.err, says)
 			}
 		}
-		w.wants(w.value("websites", "shop.home"), before)
+		w.same(w.value("websites", "shop.home"), before)
 		w.with(homeFile+"spec: {pages: 101}\n", 0, "apply", "-f", "-", "--no-validate")
 	})
 }
@@ -113,7 +113,7 @@ func TestApplyKeepsWhatIsLeftOfATTL(t *testing.T) {
 		time.Sleep(50 * time.Minute)
 		w.with(strings.ReplaceAll(homeFile, "home", "short")+"spec: {pages: 2}\n", 0, "apply", "-f", "-")
 		time.Sleep(11 * time.Minute)
-		w.wants(w.value("websites", "shop.short"), "")
+		w.same(w.value("websites", "shop.short"), "")
 	})
 }
 
@@ -123,11 +123,11 @@ func TestApplyToAPlainBucket(t *testing.T) {
 		w.must(err)
 		w.put("plain", "a.b", `{"spec":{"x":1.50},"kind":"Thing"}`)
 		args := []string{"apply", "-f", "-", "-b", "plain", "--status-bucket", "-"}
-		w.wants(w.with(`{"metadata":{"name":"a.b"},"spec":{"y":2}}`, 0, args...).out, "plain/a.b configured\n")
-		w.wants(w.value("plain", "a.b"), `{"kind":"Thing","metadata":{"annotations":{"nagi/last-applied":`+
+		w.same(w.with(`{"metadata":{"name":"a.b"},"spec":{"y":2}}`, 0, args...).out, "plain/a.b configured\n")
+		w.same(w.value("plain", "a.b"), `{"kind":"Thing","metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"y\":true}}"}},"spec":{"x":1.50,"y":2}}`)
 		w.put("plain", "broken", "no JSON")
-		w.wants(w.with(`{"metadata":{"name":"broken"},"spec":{"y":2}}`, 0, args...).out, "plain/broken configured\n")
+		w.same(w.with(`{"metadata":{"name":"broken"},"spec":{"y":2}}`, 0, args...).out, "plain/broken configured\n")
 	})
 }
 
@@ -136,8 +136,8 @@ func TestPruneDeletesWhatIsInNoFile(t *testing.T) {
 		two := "kind: Website\nmetadata: {name: a, namespace: shop}\n---\nkind: Website\nmetadata: {name: b, namespace: shop}\n"
 		one, _, _ := strings.Cut(two, "---")
 		apply := []string{"apply", "-f", "-", "--set", "s1", "--prune"}
-		w.wants(w.with(two, 0, apply...).out, "websites/shop/a created\nwebsites/shop/b created\n")
-		w.wants(w.with(one, 0, append(apply, "--dry-run")...).out,
+		w.same(w.with(two, 0, apply...).out, "websites/shop/a created\nwebsites/shop/b created\n")
+		w.same(w.with(one, 0, append(apply, "--dry-run")...).out,
 			"websites/shop/a unchanged (dry run)\nwebsites/shop/b pruned (dry run)\n")
 		asked := w.with(one, 2, apply...)
 		if !strings.Contains(asked.err, `1 document of set "s1" in no file: --yes`) {
@@ -147,8 +147,8 @@ func TestPruneDeletesWhatIsInNoFile(t *testing.T) {
 		if w.value("websites", "shop.b") == "" {
 			t.Fatal("it is gone, and nobody has confirmed that")
 		}
-		w.wants(w.with(one, 0, append(apply, "--expect", "1")...).out, "websites/shop/a unchanged\nwebsites/shop/b pruned\n")
-		w.wants(w.value("websites", "shop.b"), "")
+		w.same(w.with(one, 0, append(apply, "--expect", "1")...).out, "websites/shop/a unchanged\nwebsites/shop/b pruned\n")
+		w.same(w.value("websites", "shop.b"), "")
 		if w.value("websites", "shop.home") == "" {
 			t.Error("a document of no set is gone")
 		}
@@ -162,7 +162,7 @@ func TestCreateRefusesWhatIsThere(t *testing.T) {
 		if !strings.Contains(r.err, "websites/shop/home is there already") || !strings.Contains(r.out, `"result": "created"`) {
 			t.Error(r.err, r.out)
 		}
-		w.wants(w.value("websites", "shop.home"), before)
-		w.wants(w.value("websites", "shop.fresh"), "{}")
+		w.same(w.value("websites", "shop.home"), before)
+		w.same(w.value("websites", "shop.fresh"), "{}")
 	})
 }

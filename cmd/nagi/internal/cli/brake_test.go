@@ -30,7 +30,7 @@ func TestAnEngagedBrakeNamesTheSafeCommandFirst(t *testing.T) {
 		w.runs(4, []string{"brake", "websites"}, "shop/s000", "shop/s011")
 		var all []braked
 		w.must(json.Unmarshal([]byte(w.runs(4, []string{"brake", "websites", "-o", "json"})), &all))
-		if len(all) != 1 || !all[0].Brake.Engaged || all[0].Brake.Count != many || len(all[0].Keys) != many {
+		if len(all) != 1 || !all[0].Brake.Engaged || all[0].Brake.Count != vanishing || len(all[0].Keys) != vanishing {
 			t.Errorf("%+v", all)
 		}
 	})
@@ -50,7 +50,7 @@ func TestVanishedDocumentsAreRestoredByTheirNumber(t *testing.T) {
 		}
 		w.wants(w.typing("12\n", "restore", "notes"), 0, []string{"restore"}, "12 documents are restored")
 		w.settle()
-		if n := w.keysIn("notes"); n != many {
+		if n := w.keysIn("notes"); n != vanishing {
 			t.Errorf("%d documents are there", n)
 		}
 		w.runs(0, []string{"brake"}, "not engaged")
@@ -71,7 +71,7 @@ func TestABrakeIsReleasedByItsNumberAlone(t *testing.T) {
 		w.runs(5, []string{"brake", "release", "websites", "--expect", "13"}, "there are 12")
 		w.runs(5, []string{"brake", "release", "websites", "--expect", "12", "--engagement", "other"}, "look again")
 		w.wants(w.typing("yes\n", "brake", "release", "websites"), 5, []string{"brake", "release"}, "nothing is done")
-		if n := w.pagesThere(); n != many {
+		if n := w.pagesThere(); n != vanishing {
 			t.Fatalf("%d pages are there", n)
 		}
 		w.runs(0, []string{"brake", "release", "websites", "--expect", "12"}, "12 deletes go on")

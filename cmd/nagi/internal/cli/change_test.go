@@ -13,11 +13,11 @@ import (
 func TestPatchChangesWhatItNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put("websites", "shop.home", `{"spec":{"host":"home.example","big":9007199254740993,"pages":2,"password":"hunter2"}}`)
-		w.wants(w.ok("patch", "websites/shop/home", "-p", "spec: {pages: 3}"), "websites/shop/home changed\n")
+		w.same(w.ok("patch", "websites/shop/home", "-p", "spec: {pages: 3}"), "websites/shop/home changed\n")
 		const is = `{"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`
-		w.wants(w.value("websites", "shop.home"), is)
-		w.wants(w.ok("patch", "websites/shop/home", "-p", `{"spec":{"pages":3}}`), "websites/shop/home unchanged\n")
-		w.wants(w.ok("patch", "websites/shop/home", "--dry-run", "-p", `{"spec":{"host":null}}`),
+		w.same(w.value("websites", "shop.home"), is)
+		w.same(w.ok("patch", "websites/shop/home", "-p", `{"spec":{"pages":3}}`), "websites/shop/home unchanged\n")
+		w.same(w.ok("patch", "websites/shop/home", "--dry-run", "-p", `{"spec":{"host":null}}`),
 			"--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -1,5 +1,4 @@\n spec:\n"+
 				"   big: 9007199254740993\n-  host: home.example\n   pages: 3\n   password: (secret)\n"+
 				"websites/shop/home changed (dry run)\n")
@@ -29,22 +29,22 @@ func TestPatchChangesWhatItNames(t *testing.T) {
 		w.with("", 2, "patch", "websites/shop/home", "--type=json", "-p", `[{"op":"test","path":"/spec/pages","value":4}]`)
 		w.with("", 2, "patch", "websites/shop/home", "-p", `{}`, "--type=strategic")
 		w.with("", 3, "patch", "websites/shop/none", "-p", `{}`)
-		w.wants(w.value("websites", "shop.home"), is)
+		w.same(w.value("websites", "shop.home"), is)
 		w.ok("patch", "websites/shop/home", "--type=json", "-p", `[{"op":"remove","path":"/spec/host"}]`)
-		w.wants(w.value("websites", "shop.home"), strings.Replace(is, `"host":"home.example",`, "", 1))
+		w.same(w.value("websites", "shop.home"), strings.Replace(is, `"host":"home.example",`, "", 1))
 	})
 }
 
 func TestLabelAndAnnotate(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.wants(w.ok("label", "websites/shop/home", "a=b", "x.y/z="), "websites/shop/home changed\n")
+		w.same(w.ok("label", "websites/shop/home", "a=b", "x.y/z="), "websites/shop/home changed\n")
 		w.with("", 5, "label", "websites/shop/home", "tier=tin", "c=d")
 		w.with("", 2, "label", "websites/shop/home", "a=b c")
 		w.with("", 2, "label", "websites/shop/home", "a")
 		w.with("", 2, "label", "websites/shop/home", "a=b", "a-")
-		w.wants(w.ok("label", "websites", "shop/home", "tier=tin", "a-", "--overwrite"), "websites/shop/home changed\n")
-		w.wants(w.ok("annotate", "websites", "home", "-n", "shop", "note=a b"), "websites/shop/home changed\n")
-		w.wants(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"note":"a b"},"labels":{"tier":"tin","x.y/z":""}},`+
+		w.same(w.ok("label", "websites", "shop/home", "tier=tin", "a-", "--overwrite"), "websites/shop/home changed\n")
+		w.same(w.ok("annotate", "websites", "home", "-n", "shop", "note=a b"), "websites/shop/home changed\n")
+		w.same(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"note":"a b"},"labels":{"tier":"tin","x.y/z":""}},`+
 			`"spec":{"host":"home.example","pages":2,"password":"hunter2"}}`)
 		kv, err := w.js.KeyValue(w.Context(), "websites")
 		w.must(err)
@@ -52,7 +52,7 @@ func TestLabelAndAnnotate(t *testing.T) {
 		w.must(err)
 		w.ok("label", "websites/shop/short", "a=b")
 		time.Sleep(62 * time.Second)
-		w.wants(w.value("websites", "shop.short"), "")
+		w.same(w.value("websites", "shop.short"), "")
 	})
 }
 

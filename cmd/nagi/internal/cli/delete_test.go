@@ -8,14 +8,14 @@ import (
 func TestDeleteSaysWhatGoesFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.with("", 0, "delete", "websites/shop/home", "--show")
-		w.wants(r.out, "DOCUMENT             GOES WITH\nwebsites/shop/home   \n"+
+		w.same(r.out, "DOCUMENT             GOES WITH\nwebsites/shop/home   \n"+
 			"pages/shop.home-0    websites/shop/home\npages/shop.home-1    websites/shop/home\n")
 		if w.value("websites", "shop.home") == "" {
 			t.Fatal("--show has deleted it")
 		}
 		r = w.with("", 0, "delete", "websites", "shop/home", "--wait")
-		w.wants(r.out, "websites/shop/home deleted\n")
-		w.wants(r.err, "What is owned goes, too: 2 in pages.\n")
+		w.same(r.out, "websites/shop/home deleted\n")
+		w.same(r.err, "What is owned goes, too: 2 in pages.\n")
 		if w.value("websites", "shop.home") != "" || w.value("pages", "shop.home-0") != "" {
 			t.Error("--wait did not wait until the pages are gone")
 		}
@@ -42,9 +42,9 @@ func TestDeleteOfSeveralIsConfirmed(t *testing.T) {
 				t.Fatalf("%s is gone", key)
 			}
 		}
-		w.wants(w.ok("delete", "websites", "-n", "shop", "-l", "tier in (tin,gold)", "--yes", "-o", "name"),
+		w.same(w.ok("delete", "websites", "-n", "shop", "-l", "tier in (tin,gold)", "--yes", "-o", "name"),
 			"websites/shop/blog\nwebsites/shop/home\n")
-		w.wants(w.with(homeFile+"---"+strings.ReplaceAll(homeFile, "home", "cart"), 0, "delete", "-f", "-",
+		w.same(w.with(homeFile+"---"+strings.ReplaceAll(homeFile, "home", "cart"), 0, "delete", "-f", "-",
 			"--ignore-not-found").out, "websites/shop/cart deleted\n")
 	})
 }
@@ -67,7 +67,7 @@ func TestDeleteTellsOfOrphans(t *testing.T) {
 			`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"host":"home.example","pages":2}}`)
 		w.with("", 0, "wait", "websites/shop/home")
 		r := w.with("", 0, "delete", "websites/shop/home", "--wait")
-		w.wants(r.err, "What websites/shop/home owns stays: nagi/deletion-policy is orphan.\n")
+		w.same(r.err, "What websites/shop/home owns stays: nagi/deletion-policy is orphan.\n")
 		if w.value("pages", "shop.home-0") == "" {
 			t.Error("its page is gone")
 		}
@@ -76,7 +76,7 @@ func TestDeleteTellsOfOrphans(t *testing.T) {
 
 func TestWaitEndsWithWhatItWaitsFor(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.wants(w.ok("wait", "websites/shop/home"), "websites/shop/home reconciled\n")
+		w.same(w.ok("wait", "websites/shop/home"), "websites/shop/home reconciled\n")
 		for _, c := range []struct {
 			code int
 			says string

@@ -53,7 +53,7 @@ func TestEditKeepsSecretsThatItDoesNotShow(t *testing.T) {
 			!strings.HasPrefix(seen, "#nagi websites/shop/home, revision ") {
 			t.Error(seen)
 		}
-		w.wants(w.value("websites", "shop.home"),
+		w.same(w.value("websites", "shop.home"),
 			`{"metadata":{"labels":{"tier":"gold"}},"spec":{"host":"home.example","pages":3,"password":"hunter2"}}`)
 		w.edits("", []func(string) string{func(text string) string { seen = text; return text }}, "--show-secrets")
 		if !strings.Contains(seen, "hunter2") {
@@ -82,7 +82,7 @@ func TestEditKeepsATextThatCannotBeSaved(t *testing.T) {
 		if text, err := os.ReadFile(file[1]); err != nil || !strings.Contains(string(text), "pages: 200") {
 			t.Error(string(text), err)
 		}
-		w.wants(w.value("websites", "shop.home"), before)
+		w.same(w.value("websites", "shop.home"), before)
 		var above string
 		r = w.edits("\n", []func(string) string{replaces("pages: 2", "pages: [2"), func(text string) string {
 			above = text
@@ -112,7 +112,7 @@ func TestEditOffersWhatToDoAboutAConflict(t *testing.T) {
 		if r.code != 0 || !strings.Contains(r.err, "+  host: other.example") && !strings.Contains(r.out, "+  host: other.example") {
 			t.Error(r)
 		}
-		w.wants(w.value("websites", "shop.home"), `{"spec":{"host":"other.example","pages":2,"password":"new"}}`)
+		w.same(w.value("websites", "shop.home"), `{"spec":{"host":"other.example","pages":2,"password":"new"}}`)
 
 		r = w.edits("m\n", []func(string) string{meanwhile("password: (secret)", "password: mine"), same})
 		if r.code != 0 || !strings.Contains(r.err, "Both have changed spec.password.") {
@@ -143,8 +143,8 @@ func TestEditRunsTheUsersEditor(t *testing.T) {
 	w := &world{T: t, srv: srv, nc: nc, js: js}
 	w.bucket("things")
 	w.put("things", "a", `{"spec":{"pages":2}}`)
-	w.wants(w.with("", 0, "edit", "a", "-b", "things").out, "things/a edited\n")
-	w.wants(w.value("things", "a"), `{"spec":{"pages":7}}`)
+	w.same(w.with("", 0, "edit", "a", "-b", "things").out, "things/a edited\n")
+	w.same(w.value("things", "a"), `{"spec":{"pages":7}}`)
 	t.Setenv("EDITOR", "false")
 	w.with("", 1, "edit", "a", "-b", "things")
 }
@@ -153,7 +153,7 @@ func TestDiffShowsWhatApplyWouldChange(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const file = `{"kind":"Website","metadata":{"name":"home","namespace":"shop"},"spec":{"pages":3,"password":"new"}}`
 		r := w.with(file, 4, "diff", "-f", "-")
-		w.wants(r.out, "--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
+		w.same(r.out, "--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
 			" spec:\n   host: home.example\n-  pages: 2\n-  password: (secret)\n+  pages: 3\n+  password: (secret, changed)\n")
 		w.with(file, 0, "apply", "-f", "-")
 		w.with(file, 0, "diff", "-f", "-")
@@ -172,6 +172,6 @@ func TestDiffShowsWhatApplyWouldChange(t *testing.T) {
 		w.put("things", "a", `{"x":1}`)
 		w.put("things", "a", `{"x":2}`)
 		r = w.with("", 4, "diff", "a", "-b", "things", "--revision", "1")
-		w.wants(r.out, "--- things/a (revision 1)\n+++ things/a (revision 2)\n@@ -1 +1 @@\n-x: 1\n+x: 2\n")
+		w.same(r.out, "--- things/a (revision 1)\n+++ things/a (revision 2)\n@@ -1 +1 @@\n-x: 1\n+x: 2\n")
 	})
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,5 +33,13 @@ func TestAProjectIsMade(t *testing.T) {
 	}
 	if r, line = run(append(example[1:], "--nagi-source", source)...); r.code != CodeUsage {
 		t.Errorf("%s, again: code %d: %s", line, r.code, r.err)
+	}
+	t.Chdir("websites")
+	r, line = run(words((&tool{}).createKindCommand().Example)[1:]...)
+	if r.code != 0 {
+		t.Fatalf("%s: code %d\n%s%s", line, r.code, r.out, r.err)
+	}
+	if text, err := os.ReadFile("examples/theme.yaml"); err != nil || !strings.Contains(string(text), "kind: Theme\n") {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -30,7 +30,7 @@ func TestAWriteBetweenReadAndWriteIsNotLost(t *testing.T) {
 			return threeway.Patch(now.object, map[string]any{"spec": map[string]any{"theme": "dark"}}), nil
 		})
 		w.must(err)
-		w.wants(w.value("websites", "shop.home"), `{"spec":{"host":"other.example","pages":1,"theme":"dark"}}`)
+		w.same(w.value("websites", "shop.home"), `{"spec":{"host":"other.example","pages":1,"theme":"dark"}}`)
 		_, _, err = s.change(w.Context(), c, a, func(now *current) (map[string]any, error) {
 			w.put("websites", "shop.home", `{"spec":{"host":"other.example","pages":1}}`)
 			return threeway.Patch(now.object, map[string]any{"spec": map[string]any{"theme": "light"}}), nil
@@ -113,7 +113,7 @@ func TestWhoMayOnlyReadIsToldSo(t *testing.T) {
 		}
 		w.with("", 6, append([]string{"delete", "a"}, plain...)...)
 		w.with("", 0, append([]string{"wait", "a", "--for", "jsonpath={.spec.x}=1"}, plain...)...)
-		w.wants(w.value("things", "a"), `{"spec":{"x":1}}`)
+		w.same(w.value("things", "a"), `{"spec":{"x":1}}`)
 	})
 }
 
