@@ -24,6 +24,7 @@ import (
 type Env struct {
 	out.Streams
 	Options []nats.Option // of the connection, after all others
+	Cluster OpenCluster   // nil: as a kubeconfig says
 }
 
 // Process is the environment of this process. What libraries log is not shown.
