@@ -109,14 +109,17 @@ var mayImport = map[string][]string{
 		"registry",
 		"cmd/nagi/internal/out", // how an age is told
 	},
-	"cmd/nagi/internal/follow": {"entity"},
+	"cmd/nagi/internal/documents": {"cmd/nagi/internal/kinds"},
+	"cmd/nagi/internal/follow":    {"entity"},
 	"cmd/nagi/internal/tree": {
 		"cmd/nagi/internal/follow", "cmd/nagi/internal/kinds",
 		"internal/owner", // whose an object is
 	},
+	"cmd/nagi/internal/page": {
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/documents", "cmd/nagi/internal/tree", "recorder",
+	},
 	"cmd/nagi/internal/cli": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/conn", "cmd/nagi/internal/kinds", "cmd/nagi/internal/out",
-		"cmd/nagi/internal/tree",
+		"cmd/nagi/internal/conn", "cmd/nagi/internal/documents", "cmd/nagi/internal/page",
 	},
 }
 

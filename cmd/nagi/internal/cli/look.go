@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *tool) lookCommands() []*cobra.Command { return []*cobra.Command{t.kindsCommand()} }
+func (t *tool) lookCommands() []*cobra.Command {
+	return []*cobra.Command{t.kindsCommand(), t.getCommand()}
+}
 
 func (t *tool) kindsCommand() *cobra.Command {
 	var output string

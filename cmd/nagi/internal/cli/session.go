@@ -162,7 +162,7 @@ func (s *session) target(ctx context.Context, args []string, namespace string) (
 	}
 	if namespace != "" {
 		if !a.kind.Namespaced {
-			return a, usage(fmt.Errorf("the keys of %s have no namespace: leave -n out", printable.Text(a.kind.Name())))
+			return a, hasNoNamespaces(a.kind)
 		}
 		if !strings.HasPrefix(a.key, namespace+"/") {
 			a.key = namespace + "/" + a.key
@@ -173,6 +173,10 @@ func (s *session) target(ctx context.Context, args []string, namespace string) (
 		return a, usage(err)
 	}
 	return a, nil
+}
+
+func hasNoNamespaces(k *kinds.Kind) error {
+	return usage(fmt.Errorf("the keys of %s have no namespace: leave -n out", printable.Text(k.Name())))
 }
 
 // keyed is target for commands that need a key.

@@ -27,7 +27,7 @@ func (t *tool) traceCommand() *cobra.Command {
 is looked up where tree looks. A name that is both means the document, unless --kubernetes says otherwise.`,
 		Example:           "  nagi trace pages/shop/home-0\n  nagi trace pages/shop/home-0 -o json",
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: t.completeKinds,
+		ValidArgsFunction: t.completeTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := t.connect()
 			if err != nil {

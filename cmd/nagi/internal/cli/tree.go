@@ -30,7 +30,7 @@ Pods, Jobs and the like) by ownerReferences. What is behind other APIs is named,
 Kubernetes is looked at with --kubeconfig or --kube-context, with $KUBECONFIG, or in a Pod of the cluster.`,
 		Example:           "  nagi tree websites/shop/home\n  nagi tree websites home -n shop -o json",
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: t.completeKinds,
+		ValidArgsFunction: t.completeTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := t.connect()
 			if err != nil {
@@ -105,14 +105,14 @@ func cellsOf(prefix string, n *tree.Node) []out.Cell {
 	if n.Key == "" {
 		name = places[n.In] + ": " + name
 	}
-	return []out.Cell{{Text: prefix + name}, {Text: state, Tone: toneOf(n.Health)}, {Text: message}}
+	return []out.Cell{{Text: prefix + name}, {Text: state, Tone: toneOfHealth(n.Health)}, {Text: message}}
 }
 
 var places = map[string]string{
 	registry.InNATS: "NATS", registry.InKubernetes: "Kubernetes", registry.InExternal: "Outside",
 }
 
-func toneOf(h tree.Health) out.Tone {
+func toneOfHealth(h tree.Health) out.Tone {
 	switch h {
 	case tree.Good:
 		return out.Good

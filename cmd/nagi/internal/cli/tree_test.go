@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -290,6 +291,33 @@ func TestATreeIsShownAgainWhenSomethingInItChanges(t *testing.T) {
 		stop()
 		if got := <-code; got != 0 {
 			t.Errorf("stopped, it ends with %d\n%s", got, text.String())
+		}
+	})
+}
+
+func TestATreeOfWhoMayReadAPartNamesTheRest(t *testing.T) {
+	set, err := registry.Permissions(entity.RoleReader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cfg := range []entity.Config{{Bucket: "gardens"}, {Bucket: "beds", StatusBucket: entity.NoStatusBucket}} {
+		of, err := entity.Permissions(cfg, entity.RoleReader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = set.Join(of)
+	}
+	natstest.Test(t, func(t *testing.T) {
+		w := &world{T: t, srv: natstest.Start(t, natstest.WithConfigText(fmt.Sprintf(`no_auth_user: all
+			authorization { users: [ {user: all, password: x}, {user: reader, password: x, %s} ] }`, set.NATS())))}
+		w.nc, w.js = natstest.Connect(t, w.srv.URL())
+		_, err := w.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: registry.Bucket, Storage: jetstream.MemoryStorage})
+		w.must(err)
+		w.family()
+		got := w.ok("--user", "reader", "--password", "x", "--inbox-prefix", "_INBOX_reader", "tree", "Garden/north")
+		if !strings.Contains(got, "├── Bed/east") || !strings.Contains(got, "NATS: Plant") ||
+			!strings.Contains(got, "KV_plants") || strings.Contains(got, "rose") {
+			t.Errorf("got\n%s", got)
 		}
 	})
 }

@@ -81,6 +81,7 @@ type State struct {
 	Observed   uint64
 	Controller string
 	Unreadable bool
+	Revision   uint64 // of the record
 }
 
 // OK reports whether the controller is done with it, or about to begin.
@@ -103,7 +104,9 @@ func decodeRecord(e natsinformer.Entry) (runtime.Object, error) {
 	if strings.HasPrefix(e.Key, entity.ReservedPrefix) {
 		return nil, errReserved
 	}
-	return &record{ObjectMeta: metav1.ObjectMeta{Name: e.Key}, State: StateOf(e.Value)}, nil
+	r := &record{ObjectMeta: metav1.ObjectMeta{Name: e.Key}, State: StateOf(e.Value)}
+	r.Revision = e.Revision
+	return r, nil
 }
 
 // StateOf reads a record as its bucket has it.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -45,6 +46,7 @@ func (d *Document) Gone() bool { return d.Revision == 0 }
 // Bucket follows a bucket of documents, and their records. All methods may be called concurrently.
 type Bucket struct {
 	docs, records natsinformer.Informer // records is nil if there are none
+	changes       atomic.Uint64
 	stop          context.CancelFunc
 	done          sync.WaitGroup
 	failed        chan struct{} // closed with the first error of a list
@@ -60,15 +62,18 @@ const ownerIndex = entity.OwnerIndex
 func Open(js jetstream.JetStream, at Place, changed func()) (*Bucket, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bucket{stop: cancel, failed: make(chan struct{})}
-	if changed == nil {
-		changed = func() {}
+	count := func() {
+		b.changes.Add(1)
+		if changed != nil {
+			changed()
+		}
 	}
 	var err error
 	b.docs, err = b.informer(js, natsinformer.Config{
 		Bucket: at.Bucket, Decode: decodeDocument, Indexers: cache.Indexers{ownerIndex: indexByOwner},
-	}, changed)
+	}, count)
 	if err == nil && at.StatusBucket != "" {
-		b.records, err = b.informer(js, natsinformer.Config{Bucket: at.StatusBucket, Decode: decodeRecord}, changed)
+		b.records, err = b.informer(js, natsinformer.Config{Bucket: at.StatusBucket, Decode: decodeRecord}, count)
 	}
 	if err != nil {
 		cancel()
@@ -113,6 +118,9 @@ func (b *Bucket) Close() {
 	b.stop()
 	b.done.Wait()
 }
+
+// Version is another number after each change.
+func (b *Bucket) Version() uint64 { return b.changes.Load() }
 
 // Synced reports whether all is there that was when it began.
 func (b *Bucket) Synced() bool {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -24,6 +25,9 @@ type Kind struct {
 	*registry.Entry
 	// Registered says that the registry has it. A kind of a plain bucket has neither schema nor controllers.
 	Registered bool
+
+	parse  sync.Once
+	schema map[string]any // parsed; nil if there is none
 }
 
 // Object is a document of any kind, as package entity reads it.

@@ -23,11 +23,20 @@ func (k *Kind) hideIn(document map[string]any) {
 	for _, field := range k.SecretFields {
 		hide(document, strings.Split(strings.ReplaceAll(field, "[]", ".*"), "."))
 	}
-	var schema map[string]any
-	if json.Unmarshal(k.Schema, &schema) == nil {
+	if schema := k.schemaTree(); schema != nil {
 		s := secrets{root: schema}
 		s.walk(document, schema, 0)
 	}
+}
+
+// schemaTree is the schema as parsed JSON, which is not to be changed; nil if there is none.
+func (k *Kind) schemaTree() map[string]any {
+	k.parse.Do(func() {
+		if json.Unmarshal(k.Schema, &k.schema) != nil {
+			k.schema = nil
+		}
+	})
+	return k.schema
 }
 
 // secrets walks a value and its schema together, so that it ends where the value does, and not where a schema does that
