@@ -29,7 +29,7 @@ follows changes.
 It shows what you may read, to whoever can open the address: that is this machine alone, unless --listen and --remote
 say otherwise. It changes nothing, unless --allow-actions lets it: then its forms can reconcile, unpark, suspend and
 resume a key, and restore or release what a brake holds, with your rights.`,
-		Example:     "  nagi ui\n  nagi ui --listen 127.0.0.1:8080 --allow-actions",
+		Example:     "  nagi ui\n  nagi ui --listen 127.0.0.1:0 --allow-actions",
 		Annotations: map[string]string{"examples": "elsewhere"}, // they serve until they are stopped
 		Args:        cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,7 +90,7 @@ func (t *tool) serve(ctx context.Context, p *livepage.Page, listen string) error
 	defer stop()
 	// Those who follow are let go with ctx.
 	server := &http.Server{
-		Handler: p, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: p, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	var running sync.WaitGroup

@@ -459,7 +459,55 @@ func TestThePageFollowsChanges(t *testing.T) {
 	})
 }
 
+func TestFewFollowThePageAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		b := w.ui(false)
+		var last func()
+		for range 32 {
+			_, stop := b.open("/")
+			defer stop()
+			last = stop
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := b.ask("GET", "/live?view=/", "", nil); got.Code != http.StatusServiceUnavailable {
+			t.Errorf("one more: %d", got.Code)
+		}
+		last()
+		if frames := b.follow("/", time.Second); len(frames) == 0 {
+			t.Error("who has left keeps his place")
+		}
+	})
+}
+
+func TestThePageOfWhatIsOwnedLeadsToItsOwner(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.family()
+		b := w.ui(false)
+		b.get("/kinds/Bed/east", `It is owned by <a href="/kinds/Garden/north">Garden/north</a> <span class="state">Retrying</span>`,
+			`aria-label="Garden/north, Retrying`, `class="note"`, "NATS Plant")
+	})
+}
+
 func TestTheUICommandServesUntilItIsStopped(t *testing.T) {
+	cmd, _, err := Root().Find([]string{"ui"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(cmd.Example) {
+		servesUntilItIsStopped(t, words(strings.TrimSpace(line))[1:])
+	}
+	for _, args := range [][]string{
+		{"ui", "--listen", "0.0.0.0:0"}, {"ui", "--listen", "0.0.0.0:0", "--remote"}, {"ui", "--listen", "8080"},
+	} {
+		if got := Run(t.Context(), Env{Streams: out.Streams{Out: io.Discard, Err: io.Discard}}, args); got != CodeUsage {
+			t.Errorf("%v: %d", args, got)
+		}
+	}
+}
+
+func servesUntilItIsStopped(t *testing.T, args []string) {
+	t.Helper()
 	srv := natstest.Start(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -467,15 +515,14 @@ func TestTheUICommandServesUntilItIsStopped(t *testing.T) {
 	code := make(chan int)
 	go func() {
 		env := Env{Streams: out.Streams{Out: text, Err: io.Discard}}
-		code <- Run(ctx, env, []string{"--server", srv.URL(), "ui"})
+		code <- Run(ctx, env, append([]string{"--server", srv.URL()}, args...))
 	}()
 	line := make([]byte, 100)
 	n, err := in.Read(line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := strings.TrimSpace(string(line[:n]))
-	answer, err := http.Get(address + "/kinds")
+	answer, err := http.Get(strings.TrimSpace(string(line[:n])) + "/kinds")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,10 +535,5 @@ func TestTheUICommandServesUntilItIsStopped(t *testing.T) {
 	stop()
 	if got := <-code; got != 0 {
 		t.Errorf("stopped, it ends with %d", got)
-	}
-	for _, args := range [][]string{{"ui", "--listen", "0.0.0.0:0"}, {"ui", "--listen", "0.0.0.0:0", "--remote"}, {"ui", "--listen", "8080"}} {
-		if got := Run(t.Context(), Env{Streams: out.Streams{Out: io.Discard, Err: io.Discard}}, args); got != CodeUsage {
-			t.Errorf("%v: %d", args, got)
-		}
 	}
 }

@@ -35,6 +35,7 @@ const (
 	// nothing is known to: controllers tell of themselves only when they are asked.
 	pushInterval = time.Second
 	lookInterval = 5 * time.Second
+	pushPatience = 30 * time.Second
 )
 
 // live follows a view: it sends each fragment when it has changed, as server-sent events. The first ones bring a
@@ -59,6 +60,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request) {
 	sent := map[string]string{}
 	for {
 		changed := p.news.next()
+		_ = out.SetWriteDeadline(time.Now().Add(pushPatience)) // who reads no more leaves his place to others
 		if p.push(w, r, at, sent) != nil || out.Flush() != nil {
 			return
 		}

@@ -10,11 +10,9 @@ import (
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
-	"github.com/nagi-runtime/nagi/cmd/nagi/internal/tree"
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/recorder"
-	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nagi-runtime/nagi/service"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -178,64 +176,6 @@ func yamlOf(value any) string {
 		return printable.Message(err.Error())
 	}
 	return strings.TrimSuffix(text.String(), "\n")
-}
-
-// owned is the tree of what a document owns.
-type owned struct {
-	Err  string
-	SVG  *drawing
-	Root *tree.Node
-	read time.Time
-}
-
-// treeOf is the tree of what a document owns. With a cluster it is kept for a moment: to make it asks the API server
-// many things.
-func (p *Page) treeOf(ctx context.Context, kind *kinds.Kind, key string) owned {
-	if p.cfg.Cluster == nil {
-		return p.newTree(ctx, kind, key)
-	}
-	at := kind.Bucket + " " + key
-	p.mu.Lock()
-	known, ok := p.trees[at]
-	p.mu.Unlock()
-	if ok && time.Since(known.read) < eventsKept {
-		return known
-	}
-	made := p.newTree(ctx, kind, key)
-	made.read = time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.trees == nil || len(p.trees) > mostViewers {
-		p.trees = map[string]owned{}
-	}
-	p.trees[at] = made
-	return made
-}
-
-func (p *Page) newTree(ctx context.Context, kind *kinds.Kind, key string) owned {
-	found, err := p.kinds(ctx)
-	if err == nil {
-		var root *tree.Node
-		ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
-		defer cancel()
-		b := &tree.Builder{Kinds: found.Entries, Buckets: p.buckets, Cluster: p.cfg.Cluster}
-		if root, err = b.Tree(ctx, kind, key); err == nil {
-			return owned{SVG: draw(root, p.linkOf(found)), Root: root}
-		}
-	}
-	return owned{Err: printable.Message(err.Error())}
-}
-
-// linkOf says where a node has a page of its own.
-func (p *Page) linkOf(found *registry.Kinds) func(n *tree.Node) string {
-	return func(n *tree.Node) string {
-		for _, e := range found.Entries {
-			if n.In == registry.InNATS && n.Key != "" && e.Bucket == n.Bucket {
-				return pathOf(registry.Key(e.Kind, e.APIVersion), n.Key)
-			}
-		}
-		return ""
-	}
 }
 
 // eventsOf are the latest events of a document. Who follows it while it changes asks for them every few seconds.
