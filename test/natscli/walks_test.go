@@ -40,7 +40,6 @@ var quickstart = []step{
 	{page: "README.md", as: nobody, command: "nagi tree websites/shop", shows: []string{"shop.home", "Page", "Route"}},
 	{page: "README.md", as: nobody, command: "nagi why websites/shop", shows: []string{"It is as it should be"}},
 	{page: "README.md", as: nobody, command: "nagi get --not-ok"},
-	{page: "README.md", as: nobody, command: "nagi doctor"},
 	{
 		page: "README.md", command: `nats plugins register nagi "$(which nagi)"`,
 		check: func(w *walk, _ string) { w.has(w.sh("", "nats --server="+w.url+" nagi get websites"), "shop") },

@@ -26,7 +26,8 @@ type Env struct {
 	out.Streams
 	Options []nats.Option // of the connection, after all others
 	// Edit has the user edit a file; nil runs $VISUAL or $EDITOR.
-	Edit func(ctx context.Context, file string) error
+	Edit    func(ctx context.Context, file string) error
+	Cluster OpenCluster // nil: as a kubeconfig says
 }
 
 // Process is the environment of this process. What libraries log is not shown.

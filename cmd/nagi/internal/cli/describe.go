@@ -234,8 +234,8 @@ func (s *session) owned(ctx context.Context, a target, instance string, resource
 	return o
 }
 
-// kindOfResource is the kind of a resource in NATS. Where the registry does not have it, whether its keys have namespaces is
-// not known, and they are shown as NATS has them.
+// kindOfResource is the kind of a resource in NATS. Where the registry does not have it, whether its keys have
+// namespaces is not known, and they are shown as NATS has them.
 func (s *session) kindOfResource(ctx context.Context, resource registry.Resource) *kinds.Kind {
 	if found, err := s.kinds(ctx); err == nil {
 		for _, e := range found.Entries {

@@ -1,5 +1,114 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
 
-func (t *tool) pageCommands() []*cobra.Command { return nil }
+	livepage "github.com/nagi-runtime/nagi/cmd/nagi/internal/page"
+	"github.com/spf13/cobra"
+)
+
+func (t *tool) pageCommands() []*cobra.Command { return []*cobra.Command{t.uiCommand()} }
+
+func (t *tool) uiCommand() *cobra.Command {
+	var listen string
+	var actions, remote bool
+	var cluster clusterFlags
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Serve the live page",
+		Long: `ui serves a page for a browser, and prints its address: controllers with their queues, kinds and
+documents, one document with what it owns and why it waits, what waits, and a banner while a brake holds deletes. It
+follows changes.
+
+It shows what you may read, to whoever can open the address: that is this machine alone, unless --listen and --remote
+say otherwise. It changes nothing, unless --allow-actions lets it: then its forms can reconcile, unpark, suspend and
+resume a key, and restore or release what a brake holds, with your rights.`,
+		Example:     "  nagi ui\n  nagi ui --listen 127.0.0.1:0 --allow-actions",
+		Annotations: map[string]string{"examples": "elsewhere"}, // they serve until they are stopped
+		Args:        cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			host, _, err := net.SplitHostPort(listen)
+			if err != nil {
+				return usage(fmt.Errorf("--listen %s: want HOST:PORT, as 127.0.0.1:8080: %w", listen, err))
+			}
+			ip := net.ParseIP(host)
+			local := host == "localhost" || ip != nil && ip.IsLoopback()
+			switch {
+			case !local && !remote:
+				return usage(fmt.Errorf("--listen %s: whoever reaches that address would read with your rights: "+
+					"listen on 127.0.0.1, or say --remote if that is meant", listen))
+			case ip == nil && host != "localhost" || ip != nil && ip.IsUnspecified():
+				return usage(fmt.Errorf("--listen %s: name the one address that it is to be asked under", listen))
+			}
+			hosts := []string{host}
+			if local {
+				hosts = []string{"localhost", "127.0.0.1", "::1", "[::1]"}
+			}
+			s, err := t.connect()
+			if err != nil {
+				return err
+			}
+			p, err := s.page(&cluster, actions, hosts)
+			if err != nil {
+				return err
+			}
+			return t.serve(cmd.Context(), p, listen)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address to serve on; port 0 is any that is free")
+	flags.BoolVar(&remote, "remote", false, "with --listen: other machines may read with your rights")
+	flags.BoolVar(&actions, "allow-actions", false, "let the page act, with your rights")
+	cluster.register(cmd, false)
+	return cmd
+}
+
+func (s *session) page(flags *clusterFlags, actions bool, hosts []string) (*livepage.Page, error) {
+	cluster, err := flags.open(s.t.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return livepage.New(livepage.Config{
+		Conn: s.nc, JS: s.js, Prefix: s.t.prefix, Timeout: s.t.flags.Timeout, Cluster: cluster,
+		Actions: actions, Hosts: hosts,
+	})
+}
+
+// serve serves until ctx ends.
+func (t *tool) serve(ctx context.Context, p *livepage.Page, listen string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	// Those who follow are let go with ctx.
+	server := &http.Server{
+		Handler: p, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	var running sync.WaitGroup
+	running.Go(func() { p.Run(ctx) })
+	running.Go(func() {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = server.Shutdown(last)
+	})
+	t.Printf("http://%s\n", listener.Addr())
+	t.Notef("Open that address in a browser; stop with Ctrl-C.\n")
+	err = server.Serve(listener)
+	stop()
+	running.Wait()
+	p.Close()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

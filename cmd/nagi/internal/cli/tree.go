@@ -1,5 +1,191 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
 
-func (t *tool) treeCommands() []*cobra.Command { return nil }
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/tree"
+	"github.com/nagi-runtime/nagi/registry"
+	"github.com/spf13/cobra"
+)
+
+func (t *tool) treeCommands() []*cobra.Command {
+	return []*cobra.Command{t.treeCommand(), t.traceCommand()}
+}
+
+func (t *tool) treeCommand() *cobra.Command {
+	var namespace, output string
+	var ascii, watch bool
+	var cluster clusterFlags
+	cmd := &cobra.Command{
+		Use:   "tree KIND/KEY",
+		Short: "Show all that a document owns, down to the leaves, with the state of each",
+		Long: `tree shows a document, what it owns, what that owns, and so on: documents in NATS by the marks that name
+their owner, objects in Kubernetes by the same marks in their labels, and what Kubernetes makes for these (ReplicaSets,
+Pods, Jobs and the like) by ownerReferences. What is behind other APIs is named, and not looked at.
+
+Kubernetes is looked at with --kubeconfig or --kube-context, with $KUBECONFIG, or in a Pod of the cluster.`,
+		Example:           "  nagi tree websites/shop/home\n  nagi tree websites home -n shop -o json",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: t.completeTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := t.connect()
+			if err != nil {
+				return err
+			}
+			a, err := s.keyed(cmd.Context(), args, namespace)
+			if err != nil {
+				return err
+			}
+			show := func(b *tree.Builder, to *out.Streams) error {
+				root, err := b.Tree(cmd.Context(), a.kind, a.key)
+				if err != nil {
+					return err
+				}
+				return printTree(to, root, output, ascii)
+			}
+			if watch {
+				return s.watchTree(cmd.Context(), &cluster, show)
+			}
+			b, err := s.builder(cmd.Context(), &cluster, nil)
+			if err != nil {
+				return err
+			}
+			defer t.tellIfSlow("Reading the buckets of what it owns …")()
+			return show(b, &t.Streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of the key")
+	flags.BoolVarP(&watch, "watch", "w", false, "show it again when something changes, until you stop it")
+	flags.BoolVar(&ascii, "ascii", false, "draw with plain ASCII")
+	cluster.register(cmd, true)
+	oneOf(cmd, &output, "tree", "json", "yaml")
+	return cmd
+}
+
+func printTree(to *out.Streams, root *tree.Node, output string, ascii bool) error {
+	switch output {
+	case "json":
+		return to.JSON(root)
+	case "yaml":
+		return to.YAML(root)
+	}
+	table := to.NewTable("object", "state", "message")
+	for _, line := range tree.Lines(root, ascii) {
+		if err := table.Cells(cellsOf(line.Prefix, line.Node)...); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// tellIfSlow says on standard error what is done if that takes more than a second.
+func (t *tool) tellIfSlow(what string) (done func()) {
+	timer := time.AfterFunc(time.Second, func() { t.Notef("%s\n", what) })
+	return func() { timer.Stop() }
+}
+
+// cellsOf are a node's: its name behind what is drawn, its state, and what there is to say of it.
+func cellsOf(prefix string, n *tree.Node) []out.Cell {
+	state, message := n.State, n.Message
+	if state == "" && n.Key != "" {
+		state = "-"
+	}
+	if n.Note != "" {
+		message = strings.Trim(message+" ("+n.Note+")", " ")
+		if n.Key == "" || n.Message == "" {
+			message = n.Note
+		}
+	}
+	name := n.Name()
+	if n.Key == "" {
+		name = places[n.In] + ": " + name
+	}
+	return []out.Cell{{Text: prefix + name}, {Text: state, Tone: toneOfHealth(n.Health)}, {Text: message}}
+}
+
+var places = map[string]string{
+	registry.InNATS: "NATS", registry.InKubernetes: "Kubernetes", registry.InExternal: "Outside",
+}
+
+func toneOfHealth(h tree.Health) out.Tone {
+	switch h {
+	case tree.Good:
+		return out.Good
+	case tree.Bad:
+		return out.Bad
+	case tree.Waiting:
+		return out.Warn
+	}
+	return out.Plain
+}
+
+// watchTree shows a tree again whenever something in it changes: in NATS at once, in Kubernetes within seconds.
+func (s *session) watchTree(
+	ctx context.Context, flags *clusterFlags, show func(*tree.Builder, *out.Streams) error,
+) error {
+	changed := make(chan struct{}, 1)
+	b, err := s.builder(ctx, flags, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var look <-chan time.Time
+	if b.Cluster != nil {
+		ticker := time.NewTicker(lookInterval)
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	for last := ""; ; {
+		var text bytes.Buffer
+		to := s.t.Streams
+		to.Out = &text
+		switch err := show(b, &to); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case text.String() != last:
+			s.redraw(last == "", text.String())
+			last = text.String()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+			// What changes together is shown together.
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(gatherTime):
+			}
+		case <-look:
+		}
+	}
+}
+
+// lookInterval is how often Kubernetes is looked at for changes.
+const lookInterval = 5 * time.Second
+
+// gatherTime is for how long changes are gathered before they are shown.
+const gatherTime = 200 * time.Millisecond
+
+// redraw shows a text in the place of the last one; where that cannot be, below it.
+func (s *session) redraw(first bool, text string) {
+	switch {
+	case s.t.Terminal:
+		s.t.Printf("\x1b[H\x1b[2J\x1b[3J%s", text)
+	case first:
+		s.t.Printf("%s", text)
+	default:
+		s.t.Printf("\n%s", text)
+	}
+}

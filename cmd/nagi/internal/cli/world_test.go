@@ -59,6 +59,7 @@ type world struct {
 	websites *entity.Client[*website]
 	pages    *entity.Client[*page]
 	stop     func() // the controller
+	cluster  OpenCluster
 }
 
 // inWorld runs a test in virtual time, with the documents that [world.everyday] puts.
@@ -202,7 +203,7 @@ func (w *world) nagiWith(stdin string, args ...string) ran {
 	var stdout, stderr bytes.Buffer
 	env := Env{
 		Streams: out.Streams{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr},
-		Options: []nats.Option{natstest.Dialer()},
+		Options: []nats.Option{natstest.Dialer()}, Cluster: w.cluster,
 	}
 	code := Run(w.Context(), env, append([]string{"--server", w.srv.URL()}, args...))
 	return ran{stdout.String(), stderr.String(), code}

@@ -44,6 +44,18 @@ func (c *Column) Text(view map[string]any, now time.Time) string {
 	return strings.Join(texts, ",")
 }
 
+// Time is the time that a column of dates shows as an age; zero if it shows none, or several.
+func (c *Column) Time(view map[string]any) time.Time {
+	if found := c.path.Select(view); c.Type == "date" && len(found) == 1 {
+		if s, ok := found[0].(string); ok {
+			if t, err := time.Parse(time.RFC3339, s); err == nil {
+				return t
+			}
+		}
+	}
+	return time.Time{}
+}
+
 func text(v any, kind string, now time.Time) string {
 	switch v := v.(type) {
 	case nil:

@@ -95,14 +95,19 @@ func escaped(text []byte) []byte {
 	return b.Bytes()
 }
 
-// YAML prints a value as the YAML of its JSON.
+// YAML prints a value as the YAML of its JSON. Where that would have what is no printable text, such as marks of
+// direction, it prints the JSON, which is YAML too.
 func (s *Streams) YAML(v any) error {
 	text, err := encode(v)
 	if err != nil {
 		return err
 	}
-	if text, err = yaml.JSONToYAML(text); err != nil {
+	plain, err := yaml.JSONToYAML(text)
+	if err != nil {
 		return err
+	}
+	if bytes.Equal(escaped(plain), plain) {
+		text = plain
 	}
 	_, err = s.Out.Write(text)
 	return err

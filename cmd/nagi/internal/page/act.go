@@ -1,0 +1,95 @@
+package page
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/service"
+)
+
+// act is something that the page can ask a controller for.
+type act struct {
+	did   string // what is said when it was done
+	brake bool   // it is about the brake, and names what it holds
+}
+
+// acts are all of them, by their verbs of the services API.
+var acts = map[string]act{
+	"reconcile":     {did: "It is reconciled now."},
+	"unpark":        {did: "It is tried again."},
+	"suspend":       {did: "It is suspended: its controller leaves it alone until it is resumed."},
+	"resume":        {did: "It is resumed."},
+	"brake-release": {did: "What was held goes on.", brake: true},
+	"brake-restore": {did: "The documents were put back.", brake: true},
+}
+
+// act does what a form asks for, and shows what it was about again.
+func (p *Page) act(w http.ResponseWriter, r *http.Request) {
+	if !p.mayAct(w, r) {
+		return
+	}
+	verb := r.PostForm.Get("do")
+	a, known := acts[verb]
+	if !known {
+		p.fail(w, &failure{http.StatusBadRequest, "There is no such act."})
+		return
+	}
+	back, err := p.do(r.Context(), verb, a, r.PostForm)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	p.news.tell()
+	http.Redirect(w, r, back+"?did="+verb, http.StatusSeeOther)
+}
+
+// do asks a controller, and returns where its effect is seen.
+func (p *Page) do(ctx context.Context, verb string, a act, form url.Values) (back string, err error) {
+	found, err := p.kinds(ctx)
+	if err != nil {
+		return "", err
+	}
+	name, there := unescapedForm(form.Get("controller")), false
+	for _, e := range found.Entries {
+		for _, c := range e.Controllers {
+			there = there || c.Name == name
+		}
+	}
+	if !there {
+		return "", &failure{http.StatusNotFound, "The registry has no controller " + printable.Quote(name) + "."}
+	}
+	var request any = service.KeyRequest{Key: form.Get("key")}
+	if a.brake {
+		count, err := strconv.Atoi(strings.TrimSpace(form.Get("count")))
+		if err != nil || count < 0 {
+			return "", &failure{http.StatusBadRequest, "How many? Write the number that the page shows."}
+		}
+		request = service.BrakeRequest{Engagement: form.Get("engagement"), Count: &count}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	if err := p.controller(name).Do(ctx, ask.Act, verb, "", request, nil); err != nil {
+		return "", err
+	}
+	if a.brake {
+		return brakePath(name), nil
+	}
+	kind, err := p.kind(ctx, form.Get("kind"))
+	if err != nil {
+		return "", err
+	}
+	return pathOf(kind.Name(), form.Get("key")), nil
+}
+
+func unescapedForm(s string) string {
+	text, err := url.QueryUnescape(s)
+	if err != nil {
+		return s
+	}
+	return text
+}
