@@ -48,7 +48,8 @@ func (t *Table) LastOf(key string) Ended {
 	return Ended{}
 }
 
-// Slowest are the last runs that took longest, of those that ended at or after since: at most so many, the longest first.
+// Slowest are the last runs that took longest, of those that ended at or after since: at most so many, the longest
+// first.
 func (t *Table) Slowest(most int, since time.Time) (slowest []Ended) {
 	t.mu.Lock()
 	if t.ended != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 )
 
-// Suspend asks, by an annotation of the document, that it is not reconciled; reason is for people, and "" leaves the one
-// that is there. It writes by compare-and-set, and only where the document says something else: changed tells whether
-// it did.
+// Suspend asks, by an annotation of the document, that it is not reconciled; reason is for people, and "" leaves the
+// one that is there. It writes by compare-and-set, and only where the document says something else: changed tells
+// whether it did.
 func (s *Primary[T]) Suspend(ctx context.Context, key, reason string) (changed bool, err error) {
 	return SetSuspended(ctx, s.client, key, true, reason)
 }
