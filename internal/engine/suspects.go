@@ -41,7 +41,9 @@ func (e *Engine) watchSuspects(ctx context.Context) {
 				continue
 			}
 			problem := error(nil)
-			if since, why := cached.Suspect(); why != nil && time.Since(since) >= suspectPatience && s.Err() == nil {
+			since, why := cached.Suspect()
+			// Where the source fails first that says enough. But what was said before does not work again by that.
+			if why != nil && (shown[s] || time.Since(since) >= suspectPatience && s.Err() == nil) {
 				problem = &health.Problem{Since: since, Err: fmt.Errorf(mayShow, why)}
 			}
 			if problem != nil || shown[s] {

@@ -39,7 +39,8 @@ type Process struct {
 func (p *Process) Closing(f func()) { p.closing = append(p.closing, f) }
 
 // ReadsBack holds the promise that caches show a process its own writes: a subject calls it after a write of a key, with
-// the revisions that were acknowledged and that the lister shows, and an error of the lister.
+// the revisions that were acknowledged and that the lister shows, and an error of the lister. What was found as it
+// should be and not written is another's write: caches may show it later.
 func (p *Process) ReadsBack(key string, wrote, shows uint64, err error) {
 	if err != nil || shows < wrote {
 		p.world.breaks(OwnWrites, "%s wrote %s at %d and reads %d, %v", p.Name, key, wrote, shows, err)

@@ -109,14 +109,17 @@ func reconcilerOf(p *Process, sites *entity.Client[*site], pages *entity.Client[
 		}
 		for i := range s.Spec.Pages {
 			one := &page{ObjectMeta: metav1.ObjectMeta{Name: pageName(req.Key, i)}}
-			if _, err := controller.CreateOrUpdate(ctx, pages, one, func(one *page) error {
+			did, err := controller.CreateOrUpdate(ctx, pages, one, func(one *page) error {
 				one.Spec.Title = s.Spec.Title
 				return nil
-			}); err != nil {
+			})
+			if err != nil {
 				return controller.Result{}, err
 			}
-			shows, err := pages.Lister().Get(one.Name)
-			p.ReadsBack(one.Name, revisionOf(one), revisionOf(shows), err)
+			if did != controller.OperationResultNone { // else it may be another replica's, which the cache has not yet
+				shows, err := pages.Lister().Get(one.Name)
+				p.ReadsBack(one.Name, revisionOf(one), revisionOf(shows), err)
+			}
 		}
 		s.Status.Note = s.Spec.Title
 		if p.Plan.Dice("status").IntN(2) == 0 {
