@@ -136,14 +136,16 @@ func (b *book) note(nc *nats.Conn, err error, expected bool) {
 	if !ok {
 		return
 	}
+	var deafSince uint64
+	if denied == b.replies {
+		deafSince = nc.Stats().Reconnects + 1
+	}
 	b.mu.Lock()
 	b.hear(err)
 	if !expected {
 		b.noteMissing(denied)
 	}
-	if denied == b.replies {
-		b.deafSince = nc.Stats().Reconnects + 1
-	}
+	b.deafSince = max(b.deafSince, deafSince)
 	var tell []*Watch
 	for w := b.watches[denied]; w != nil; w = w.older {
 		if w.before == err && denied != b.replies {
@@ -162,8 +164,9 @@ func (b *book) note(nc *nats.Conn, err error, expected bool) {
 // deaf reports whether the library can take no answers to its requests before it reconnects.
 func (d *Denials) deaf() bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.deafSince > 0 && d.deafSince == d.nc.Stats().Reconnects+1
+	since := d.deafSince
+	d.mu.Unlock()
+	return since > 0 && since == d.nc.Stats().Reconnects+1
 }
 
 // Watch is told if the server denies its subject between its making and Stop. It keeps the connection alive until then.
