@@ -45,8 +45,8 @@ type asyncWriter struct {
 	flights map[string]*flight // by the last token of the reply subject
 	closed  bool
 
-	// holders are the running generations of the client's informers, which keep the subscription. A write waits under mu
-	// while the connection dials. The start of a cache does not.
+	// holders are the running generations of the client's informers, which keep the subscription. A write holds mu
+	// while it waits for a connection that dials. The start of a cache does not.
 	holders atomic.Int32
 }
 
