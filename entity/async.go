@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/denials"
@@ -42,8 +43,11 @@ type asyncWriter struct {
 	prefix  string             // of reply subjects
 	count   uint64
 	flights map[string]*flight // by the last token of the reply subject
-	holders int                // running generations of the client's informers, which keep the subscription
 	closed  bool
+
+	// holders are the running generations of the client's informers, which keep the subscription. A write holds mu
+	// while it waits for a connection that dials. The start of a cache does not.
+	holders atomic.Int32
 }
 
 func newAsyncWriter(nc *nats.Conn) *asyncWriter {
@@ -93,28 +97,20 @@ func (a *asyncWriter) hears() {
 }
 
 // hold keeps the subscription until release.
-func (a *asyncWriter) hold() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.holders++
-}
+func (a *asyncWriter) hold() { a.holders.Add(1) }
 
 func (a *asyncWriter) release() {
+	a.holders.Add(-1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.holders--
 	a.restLocked()
 }
 
-func (a *asyncWriter) isHeld() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.holders > 0
-}
+func (a *asyncWriter) isHeld() bool { return a.holders.Load() > 0 }
 
 // restLocked ends the subscription when nothing needs it.
 func (a *asyncWriter) restLocked() {
-	if a.holders == 0 && len(a.flights) == 0 {
+	if a.holders.Load() == 0 && len(a.flights) == 0 {
 		a.unsubscribeLocked()
 	}
 }

@@ -60,6 +60,7 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 func (m *Manager) begin() error {
+	gone := m.conn.IsClosed() // it waits while the connection dials
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -69,7 +70,7 @@ func (m *Manager) begin() error {
 		return errors.New("Run after Run or Close: a manager runs once, make a new one")
 	case len(m.runnables) == 0:
 		return errors.New("nothing to run: Add a controller before Run")
-	case m.conn.IsClosed():
+	case gone:
 		return errors.New("the connection to NATS is closed: Run closes it, leave that to the manager")
 	}
 	m.state = running

@@ -45,8 +45,9 @@ type target struct {
 // book is the watches of one connection. It must not refer to the connection, see books.
 type book struct {
 	of      weak.Pointer[nats.Conn]
-	replies target // the subscription on which nats.go takes the answers to all its requests
-	inboxes string // what to grant for inboxes
+	opened  sync.Once // guards the two below, which nobody has before it
+	replies target    // the subscription on which nats.go takes the answers to all its requests
+	inboxes string    // what to grant for inboxes
 
 	mu      sync.Mutex
 	watches map[target]*Watch // the newest of each target
@@ -71,13 +72,20 @@ var books = struct {
 	of map[weak.Pointer[nats.Conn]]*book
 }{of: map[weak.Pointer[nats.Conn]]*book{}}
 
+// bookOf asks the connection, which may wait while it dials, without the lock of all books: other connections may work.
 func bookOf(nc *nats.Conn) *book {
+	b := findBook(nc)
+	b.opened.Do(func() { b.open(nc) })
+	return b
+}
+
+func findBook(nc *nats.Conn) *book {
 	key := weak.Make(nc)
 	books.Lock()
 	defer books.Unlock()
 	b := books.of[key]
 	if b == nil {
-		b = newBook(nc, key)
+		b = &book{of: key, watches: map[target]*Watch{}, missing: map[string]*missing{}, changed: make(chan struct{})}
 		books.of[key] = b
 		runtime.AddCleanup(nc, forget, key)
 	}
@@ -90,17 +98,12 @@ func forget(key weak.Pointer[nats.Conn]) {
 	delete(books.of, key)
 }
 
-func newBook(nc *nats.Conn, key weak.Pointer[nats.Conn]) *book {
+func (b *book) open(nc *nats.Conn) {
 	reply, inbox := nc.NewRespInbox(), nc.NewInbox()
-	b := &book{
-		of:      key,
-		replies: target{reply[:strings.LastIndexByte(reply, '.')] + ".*", true},
-		inboxes: inbox[:strings.LastIndexByte(inbox, '.')] + ".>",
-		watches: map[target]*Watch{}, missing: map[string]*missing{}, changed: make(chan struct{}),
-	}
+	b.replies = target{reply[:strings.LastIndexByte(reply, '.')] + ".*", true}
+	b.inboxes = inbox[:strings.LastIndexByte(inbox, '.')] + ".>"
 	b.listen(nc)
 	b.note(nc, nc.LastError(), false) // the requests before may have been denied their answers
-	return b
 }
 
 // listen puts the book before the connection's error handler, unless it is there. nats.go has one handler per
@@ -133,14 +136,16 @@ func (b *book) note(nc *nats.Conn, err error, expected bool) {
 	if !ok {
 		return
 	}
+	var deafSince uint64
+	if denied == b.replies {
+		deafSince = nc.Stats().Reconnects + 1
+	}
 	b.mu.Lock()
 	b.hear(err)
 	if !expected {
 		b.noteMissing(denied)
 	}
-	if denied == b.replies {
-		b.deafSince = nc.Stats().Reconnects + 1
-	}
+	b.deafSince = max(b.deafSince, deafSince)
 	var tell []*Watch
 	for w := b.watches[denied]; w != nil; w = w.older {
 		if w.before == err && denied != b.replies {
@@ -159,8 +164,9 @@ func (b *book) note(nc *nats.Conn, err error, expected bool) {
 // deaf reports whether the library can take no answers to its requests before it reconnects.
 func (d *Denials) deaf() bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.deafSince > 0 && d.deafSince == d.nc.Stats().Reconnects+1
+	since := d.deafSince
+	d.mu.Unlock()
+	return since > 0 && since == d.nc.Stats().Reconnects+1
 }
 
 // Watch is told if the server denies its subject between its making and Stop. It keeps the connection alive until then.
