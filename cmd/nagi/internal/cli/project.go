@@ -40,8 +40,8 @@ func (t *tool) initCommand() *cobra.Command {
 		Use:   "init DIR",
 		Short: "Make a project: a controller that builds, runs and passes its tests at once",
 		Long: `Make a project: a program with a controller for one kind, its tests, the permissions that it needs, and
-what a repository has beside. It builds, runs and passes its tests at once. Nothing is written into a directory that is not
-empty.`,
+what a repository has beside. It builds, runs and passes its tests at once. Nothing is written into a directory that is
+not empty.`,
 		Example:     "  nagi init websites --kind Website --module example.com/websites",
 		Annotations: map[string]string{"examples": "elsewhere"}, // it writes files, and runs go
 		Args:        cobra.ExactArgs(1),
