@@ -124,7 +124,7 @@ var mayImport = map[string][]string{
 		"internal/owner", // whose an object is
 	},
 	"cmd/nagi/internal/page": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/documents", "cmd/nagi/internal/tree", "recorder",
+		"cmd/nagi/internal/ask", "cmd/nagi/internal/documents", "cmd/nagi/internal/tree", "recorder", "internal/turn",
 	},
 	"cmd/nagi/internal/cli": {
 		"cmd/nagi/internal/ask", "cmd/nagi/internal/backup", "cmd/nagi/internal/conn", "cmd/nagi/internal/documents",

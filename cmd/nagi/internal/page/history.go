@@ -65,9 +65,7 @@ func (h *history) snapshot() (all []controllerHistory, err error) {
 func (p *Page) sample(ctx context.Context) {
 	found, err := p.kinds(ctx)
 	if err != nil {
-		p.history.mu.Lock()
-		defer p.history.mu.Unlock()
-		p.history.err = err
+		p.history.failed(err)
 		return
 	}
 	replicas := p.replicas(ctx)
@@ -95,6 +93,13 @@ func (p *Page) sample(ctx context.Context) {
 	if ctx.Err() == nil {
 		p.history.keep(asked)
 	}
+}
+
+// failed remembers why nothing could be asked.
+func (h *history) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
 }
 
 // keep adds the new samples to those that there are.

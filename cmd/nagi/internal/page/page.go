@@ -22,6 +22,7 @@ import (
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/follow"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/tree"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,9 +58,11 @@ type Page struct {
 	news      news
 	viewers   chan struct{} // has a place for each who follows
 
+	asking turn.Turn // found and asked are those of who has it
+	found  *registry.Kinds
+	asked  time.Time
+
 	mu      sync.Mutex
-	found   *registry.Kinds
-	asked   time.Time
 	readers map[follow.Place]*documents.Reader
 	events  map[string]events // by bucket and key
 	trees   map[string]owned  // likewise
@@ -75,7 +78,7 @@ var assets embed.FS
 func New(cfg Config) (*Page, error) {
 	p := &Page{
 		cfg: cfg, mux: http.NewServeMux(), token: rand.Text(), news: news{changed: make(chan struct{})},
-		viewers: make(chan struct{}, mostViewers),
+		viewers: make(chan struct{}, mostViewers), asking: turn.New(), waits: waits{turn: turn.New()},
 	}
 	p.buckets = &follow.Set{JS: cfg.JS, Changed: p.news.tell}
 	var err error
@@ -128,8 +131,10 @@ const kindsInterval = 10 * time.Second
 
 // kinds are those of the registry.
 func (p *Page) kinds(ctx context.Context) (*registry.Kinds, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.asking.Take(ctx); err != nil {
+		return nil, err
+	}
+	defer p.asking.Give()
 	if p.found != nil && time.Since(p.asked) < kindsInterval {
 		return p.found, nil
 	}

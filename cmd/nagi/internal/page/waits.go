@@ -5,12 +5,12 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nagi-runtime/nagi/service"
 )
 
@@ -48,7 +48,7 @@ type waiting struct {
 
 // waits remembers what waits for a moment, for all who look.
 type waits struct {
-	mu   sync.Mutex
+	turn turn.Turn
 	last waiting
 	at   time.Time
 }
@@ -67,8 +67,10 @@ func (p *Page) waiting(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	p.waits.mu.Lock()
-	defer p.waits.mu.Unlock()
+	if err := p.waits.turn.Take(ctx); err != nil {
+		return err
+	}
+	defer p.waits.turn.Give()
 	if time.Since(p.waits.at) > waitsKept {
 		p.waits.last = waiting{}
 		for _, e := range found.Entries {
