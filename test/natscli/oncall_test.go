@@ -25,7 +25,7 @@ var oncall = []step{
 	},
 	{page: "docs/oncall.md", as: "operator", command: "nagi top", shows: []string{"websites"}},
 	{page: "docs/oncall.md", as: "operator", command: "nagi brake", shows: []string{"websites", "engaged"}},
-	{page: "docs/oncall.md", as: "operator", command: "nagi brake websites", shows: []string{"shop", "nagi restore websites"}},
+	{page: "docs/oncall.md", as: "operator", command: "nagi brake websites", shows: []string{"shop", "nagi restore Website"}},
 	{page: "docs/oncall.md", as: "operator", command: "nagi restore websites --list", shows: []string{"shop", "13"}},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nagi restore websites --expect <count>",
@@ -56,7 +56,7 @@ var oncall = []step{
 	},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nagi why websites/shop", before: failed,
-		shows: []string{"failed for good", "no such domain", "nagi unpark websites/shop"},
+		shows: []string{"failed for good", "no such domain", "nagi unpark Website/shop"},
 	},
 	{page: "docs/oncall.md", as: "operator", command: "nagi why", shows: []string{"no such domain"}},
 	{page: "docs/oncall.md", as: "operator", command: "nagi events --warnings", shows: []string{"no such domain"}},

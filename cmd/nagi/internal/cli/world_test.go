@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,7 +59,8 @@ type world struct {
 	js       jetstream.JetStream
 	websites *entity.Client[*website]
 	pages    *entity.Client[*page]
-	stop     func() // the controller
+	stop     func()      // the controller
+	back     atomic.Bool // the API of domains
 	cluster  OpenCluster
 }
 
@@ -131,8 +133,12 @@ func (w *world) reconcile(ctx context.Context, req controller.Request) (controll
 	switch {
 	case strings.HasPrefix(site.Spec.Host, "bad"):
 		return controller.Result{}, controller.TerminalError(errors.New("no such domain"))
-	case strings.HasPrefix(site.Spec.Host, "slow"):
+	case strings.HasPrefix(site.Spec.Host, "slow") && !w.back.Load():
 		return controller.Result{}, errors.New("the API of domains is away")
+	}
+	if strings.HasPrefix(site.Spec.Host, "wakes") {
+		site.Spec.Pages = 1 - site.Spec.Pages // there and back, for ever
+		return controller.Result{}, w.websites.Update(ctx, site)
 	}
 	for i := range site.Spec.Pages {
 		p := &page{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: fmt.Sprintf("%s-%d", site.Name, i)}}
