@@ -128,3 +128,21 @@ func TestASchemaSaysWhereADocumentIsWrong(t *testing.T) {
 		t.Errorf("without a schema: %v, %v, %v", err, found, more)
 	}
 }
+
+func TestAViolationDoesNotQuoteASecret(t *testing.T) {
+	k := &Kind{Entry: &registry.Entry{Kind: "K", SecretFields: []string{"spec.password"}, Schema: json.RawMessage(
+		`{"properties":{"spec":{"properties":{"password":{"pattern":"^x"},"host":{"pattern":"^x"}}}}}`)}}
+	schema, err := k.CompileSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := schema.Check([]byte(`{"spec":{"password":"hunter2","host":"open"}}`))
+	if err != nil || len(found) != 2 {
+		t.Fatal(found, err)
+	}
+	for _, v := range found {
+		if strings.Contains(v.String(), "hunter2") || v.Path == "spec.host" && !strings.Contains(v.String(), "open") {
+			t.Error(v)
+		}
+	}
+}
