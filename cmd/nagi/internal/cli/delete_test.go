@@ -55,8 +55,13 @@ func TestDeleteAsksInATerminal(t *testing.T) {
 			t.Error(r)
 		}
 		r := w.typed("3\n", "delete", "websites", "-n", "shop", "--all")
-		if r.code != 0 || !strings.Contains(r.err, "Delete 3 documents? Type 3 to go on: ") {
+		if r.code != 0 || !strings.Contains(r.err, "These go:\n  websites/shop/blog\n  websites/shop/cart\n"+
+			"  websites/shop/home\nDelete 3 documents? Type 3 to go on: ") {
 			t.Error(r)
+		}
+		w.with("", 2, "delete", "websites", "-n", "", "--all", "--yes") // a script's variable that is empty
+		if w.value("websites", "lab.old") == "" {
+			t.Error("-n without a namespace deletes those of all")
 		}
 	})
 }
