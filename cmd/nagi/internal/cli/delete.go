@@ -85,7 +85,7 @@ func (d *deleting) run(ctx context.Context, t *tool, args []string) (err error) 
 	byKey := d.selector == "" && !d.all && len(gone) == 1
 	if !byKey || d.sure.expect >= 0 {
 		t.noteDoomed(d.sure, gone)
-		if err := t.confirm(d.sure, len(gone), count(len(gone), "document")); err != nil {
+		if err := t.confirm(ctx, d.sure, len(gone), count(len(gone), "document")); err != nil {
 			return err
 		}
 	}

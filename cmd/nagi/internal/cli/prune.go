@@ -43,7 +43,7 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 		}
 		a.t.noteDoomed(a.sure, gone)
 		what := fmt.Sprintf("%s of set %q in no file", count(len(gone), "document"), a.set)
-		if err := a.t.confirm(a.sure, len(gone), what); err != nil {
+		if err := a.t.confirm(ctx, a.sure, len(gone), what); err != nil {
 			return err
 		}
 	}
