@@ -57,8 +57,8 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	})
 }
 
-// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket. Of several kinds
-// in one bucket, which may read its keys differently, there is one: that of the files, if they have it.
+// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket. Of several
+// kinds in one bucket, which may read its keys differently, there is one: that of the files, if they have it.
 func (a *applying) kindsToPrune(ctx context.Context, items []*item) (all []*kinds.Kind, err error) {
 	if a.t.plain.Bucket != "" {
 		return []*kinds.Kind{a.t.plain.Kind()}, nil
