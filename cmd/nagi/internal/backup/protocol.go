@@ -102,24 +102,40 @@ func next(ctx context.Context, chunks *nats.Subscription) (*nats.Msg, error) {
 	return chunks.NextMsgWithContext(ctx)
 }
 
-// put makes a stream of a snapshot. If it fails after it has begun, it waits until the server has ended it, too: begun
-// says that there may be a stream then, which had all that it needs before the failure.
-func (a api) put(ctx context.Context, stream string, of content, from io.Reader, progress func(n int)) (
-	begun bool, err error,
-) {
+// trace is what a restore has left on the server.
+type trace int
+
+const (
+	nothing trace = iota // a stream of that name is somebody else's
+	perhaps              // the server did not say
+	stream               // the server said so
+)
+
+// put makes a stream of a snapshot. If it fails after it has begun, it waits until the server has ended it, too: there
+// may be a stream then, which had all that it needs before the failure.
+func (a api) put(ctx context.Context, name string, of content, from io.Reader, progress func(n int)) (trace, error) {
 	var to struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := a.ask(ctx, a.prefix+"STREAM.RESTORE."+stream, of, patience, &to); err != nil {
-		return false, err
+	if err := a.ask(ctx, a.prefix+"STREAM.RESTORE."+name, of, patience, &to); err != nil {
+		return nothing, err
 	}
-	err = a.chunks(ctx, to.Subject, from, progress)
+	err := a.chunks(ctx, to.Subject, from, progress)
+	// The answer to an empty chunk says whether the stream is there. Of half a snapshot it says why that is none.
+	var ended error
 	if err == nil {
-		// The answer to an empty chunk says whether the stream is there.
-		return true, a.send(ctx, to.Subject, nil, restoreTakes, nil)
+		ended = a.send(ctx, to.Subject, nil, restoreTakes, nil)
+		err = ended
+	} else {
+		ended = a.send(context.WithoutCancel(ctx), to.Subject, nil, patience, nil)
 	}
-	_ = a.send(context.WithoutCancel(ctx), to.Subject, nil, patience, nil) // it says why half a snapshot is none
-	return true, err
+	if ended == nil {
+		return stream, err
+	}
+	if _, refused := errors.AsType[*jetstream.APIError](ended); refused {
+		return nothing, err
+	}
+	return perhaps, err
 }
 
 func (a api) chunks(ctx context.Context, subject string, from io.Reader, progress func(n int)) error {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -29,20 +31,21 @@ func Existing(ctx context.Context, js jetstream.JetStream, m *Manifest) (names [
 // Restore makes the streams of a backup that Read has checked: documents first. If one fails, those that it has made go
 // again, but for one that was written to meanwhile, which the error names.
 func Restore(ctx context.Context, js jetstream.JetStream, dir string, m *Manifest, progress func(n int)) error {
-	var made []Stream
+	made := map[int]trace{}
 	for i := range m.Streams {
 		s := m.Streams[len(m.Streams)-1-i]
-		begun, err := s.restore(ctx, js, dir, progress)
-		if begun {
-			made = append(made, s)
+		left, err := s.restore(ctx, js, dir, progress)
+		if left != nothing {
+			made[i] = left
 		}
 		if err == nil {
 			err = s.compare(ctx, js)
 		}
 		if err != nil {
 			err = fmt.Errorf("restore stream %s: %w", s.Name, err)
-			for _, before := range made {
-				err = errors.Join(err, before.remove(context.WithoutCancel(ctx), js))
+			for _, i := range slices.Sorted(maps.Keys(made)) {
+				before := m.Streams[len(m.Streams)-1-i]
+				err = errors.Join(err, before.remove(context.WithoutCancel(ctx), js, made[i]))
 			}
 			return err
 		}
@@ -52,15 +55,15 @@ func Restore(ctx context.Context, js jetstream.JetStream, dir string, m *Manifes
 
 func (s Stream) restore(
 	ctx context.Context, js jetstream.JetStream, dir string, progress func(n int),
-) (begun bool, err error) {
+) (trace, error) {
 	dir = filepath.Join(dir, s.Name)
 	told, err := os.ReadFile(filepath.Join(dir, contentFile))
 	if err != nil {
-		return false, err
+		return nothing, err
 	}
 	var of content
 	if err := json.Unmarshal(told, &of); err != nil {
-		return false, fmt.Errorf("%s: %w", filepath.Join(dir, contentFile), err)
+		return nothing, fmt.Errorf("%s: %w", filepath.Join(dir, contentFile), err)
 	}
 	for _, f := range s.Files {
 		if f.Name == contentFile {
@@ -68,12 +71,12 @@ func (s Stream) restore(
 		}
 		file, err := os.Open(filepath.Join(dir, f.Name))
 		if err != nil {
-			return false, err
+			return nothing, err
 		}
 		defer func() { _ = file.Close() }()
 		return apiOf(js).put(ctx, s.Name, of, file, progress)
 	}
-	return false, errors.New("the manifest names no file of its messages")
+	return nothing, errors.New("the manifest names no file of its messages")
 }
 
 // compare compares the restored stream with what was backed up. Messages with a TTL may have gone since.
@@ -89,11 +92,17 @@ func (s Stream) compare(ctx context.Context, js jetstream.JetStream) error {
 	return nil
 }
 
-// remove takes a stream away that was made a moment ago.
-func (s Stream) remove(ctx context.Context, js jetstream.JetStream) error {
+// remove takes a stream away that was made a moment ago, and no other.
+func (s Stream) remove(ctx context.Context, js jetstream.JetStream, left trace) error {
 	info, err := streamInfo(ctx, js, s.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
+	}
+	// A stream keeps when it was created, so one with another time was made by somebody else while this one was sent. A
+	// cluster gives a restored stream a new time, and there this errs towards what stays.
+	if err == nil && left == perhaps && !info.Created.Equal(s.Created) {
+		return fmt.Errorf("the server did not say whether it restored stream %s, and the one that is there may be "+
+			"somebody else's, so it stays: look at it (nats stream info %s) before you begin again", s.Name, s.Name)
 	}
 	if err == nil && info.State.LastSeq > s.LastSeq {
 		return fmt.Errorf("stream %s was restored and is written to already, so it stays: who writes there? Stop that "+

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -152,6 +153,36 @@ func TestPruneDeletesWhatIsInNoFile(t *testing.T) {
 		if w.value("websites", "shop.home") == "" {
 			t.Error("a document of no set is gone")
 		}
+	})
+}
+
+// Another kind may be published with the same bucket, and without namespaces: it must not have what was just applied
+// look as if it were in no file.
+func TestPruneLooksAtABucketOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		kv, err := w.js.KeyValue(w.Context(), registry.Bucket)
+		w.must(err)
+		_, err = kv.Put(w.Context(), "Aaa", []byte(`{"schemaVersion":1,"kind":"Aaa","bucket":"websites"}`))
+		w.must(err)
+		const file = "kind: Website\nmetadata: {name: a, namespace: shop}\n"
+		r := w.with(file, 0, "apply", "-f", "-", "--set", "s1", "--prune", "--yes")
+		w.same(r.out, "websites/shop/a created\n")
+		if r := w.ok("kinds"); !strings.Contains(r, "Aaa") {
+			t.Fatal("the registry does not have it:", r)
+		}
+	})
+}
+
+// With --bucket no member is known as a secret, so what another command hid must not be written as it is shown.
+func TestWhatIsHiddenIsNotWrittenAsItIsShown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		before := w.value("websites", "shop.home")
+		r := w.with(`{"metadata":{"name":"home","namespace":"shop"},"spec":{"password":"(secret)"}}`, 2,
+			"apply", "-f", "-", "--bucket", "websites", "--namespaced")
+		if !strings.Contains(r.err, "spec.password is (secret)") {
+			t.Error(r.err)
+		}
+		w.same(w.value("websites", "shop.home"), before)
 	})
 }
 

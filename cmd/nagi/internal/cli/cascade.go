@@ -188,6 +188,21 @@ func (c *cascade) says() string {
 	return strings.Join(parts, "; ")
 }
 
+// noteDoomed lists what is deleted once the number is confirmed; not for who knows already.
+func (t *tool) noteDoomed(c sure, gone []doomed) {
+	if c.yes || c.expect >= 0 {
+		return
+	}
+	t.Notef("These go:\n")
+	for i, d := range gone {
+		if i == mostShown {
+			t.Notef("  and %d more\n", len(gone)-i)
+			return
+		}
+		t.Notef("  %s\n", d.label())
+	}
+}
+
 // announce says what goes with documents, and of which it stays.
 func (s *session) announce(ctx context.Context, gone []doomed) error {
 	goes, err := s.cascadeOf(ctx, gone)

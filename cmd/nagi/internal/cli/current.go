@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
@@ -143,10 +145,42 @@ func (s *session) change(
 // unhide puts back what is hidden in a document that a user has written.
 func unhide(k *kinds.Kind, document map[string]any, now *current) error {
 	err := k.KeepHidden(document, now.object)
+	if err == nil {
+		err = meant(document, now.object, "")
+	}
 	if kept, ok := errors.AsType[*kinds.NotKept](err); ok {
 		return usage(kept)
 	}
 	return err
+}
+
+// meant refuses what says (secret) where the kind has no secret, as with --bucket, unless the document says so already:
+// it would take the place of a secret that another command has hidden.
+func meant(v, now any, path string) error {
+	switch v := v.(type) {
+	case string:
+		if v == kinds.Hidden && now != any(v) {
+			return &kinds.NotKept{Path: path}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if err := meant(v[name], object(now)[name], strings.TrimPrefix(path+"."+name, ".")); err != nil {
+				return err
+			}
+		}
+	case []any:
+		was, _ := now.([]any)
+		for i := range v {
+			var before any
+			if i < len(was) {
+				before = was[i]
+			}
+			if err := meant(v[i], before, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // deepCopy copies a document.

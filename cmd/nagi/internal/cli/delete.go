@@ -54,6 +54,12 @@ only if it is that many. A document that has changed since it was counted stays.
 	flags.BoolVar(&d.wait, "wait", false, "wait until what the documents owned is gone, too")
 	flags.DurationVar(&d.waitTimeout, "wait-timeout", 5*time.Minute, "how long to wait for all of them")
 	d.sure.register(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if flags.Changed("namespace") && d.files.namespace == "" {
+			return usage(errors.New("-n names no namespace: leave it out if documents of all are meant"))
+		}
+		return nil
+	}
 	oneOf(cmd, &d.output, "text", "name", "json", "yaml")
 	return cmd
 }
@@ -78,7 +84,8 @@ func (d *deleting) run(ctx context.Context, t *tool, args []string) (err error) 
 	}
 	byKey := d.selector == "" && !d.all && len(gone) == 1
 	if !byKey || d.sure.expect >= 0 {
-		if err := t.confirm(d.sure, len(gone), count(len(gone), "document")); err != nil {
+		t.noteDoomed(d.sure, gone)
+		if err := t.confirm(ctx, d.sure, len(gone), count(len(gone), "document")); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
 )
 
 func TestDeleteSaysWhatGoesFirst(t *testing.T) {
@@ -55,10 +59,34 @@ func TestDeleteAsksInATerminal(t *testing.T) {
 			t.Error(r)
 		}
 		r := w.typed("3\n", "delete", "websites", "-n", "shop", "--all")
-		if r.code != 0 || !strings.Contains(r.err, "Delete 3 documents? Type 3 to go on: ") {
+		if r.code != 0 || !strings.Contains(r.err, "These go:\n  websites/shop/blog\n  websites/shop/cart\n"+
+			"  websites/shop/home\nDelete 3 documents? Type 3 to go on: ") {
 			t.Error(r)
 		}
+		w.with("", 2, "delete", "websites", "-n", "", "--all", "--yes") // a script's variable that is empty
+		if w.value("websites", "lab.old") == "" {
+			t.Error("-n without a namespace deletes those of all")
+		}
 	})
+}
+
+func TestAnInterruptEndsTheQuestion(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	defer w.Close() // ends who reads
+	asked := &tool{Env: Env{Streams: out.Streams{In: r, Out: io.Discard, Err: io.Discard, Interactive: true}}}
+	interrupt()
+	if err := asked.confirm(ctx, sure{expect: -1}, 1, "1 document"); err == nil ||
+		!strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestAPatchOfWhatHasNoKindOfTextIsNoPanic(t *testing.T) {
+	odd := map[string]any{"kind": map[string]any{"a": "b"}}
+	if err := keepsPlace(odd, deepCopy(odd)); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDeleteTellsOfOrphans(t *testing.T) {

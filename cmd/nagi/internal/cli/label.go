@@ -122,6 +122,7 @@ func (s *session) changeOne(
 				now.revision))
 		}
 		wanted, err := to(now)
+		says = "unchanged"
 		if err != nil || len(threeway.Diff(now.object, wanted)) == 0 {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
@@ -129,7 +130,7 @@ func keepsPlace(was, is map[string]any) error {
 			before, after = object(was["metadata"]), object(is["metadata"])
 		}
 		last := path[len(path)-1]
-		if after[last] != nil && before[last] != after[last] {
+		if after[last] != nil && !reflect.DeepEqual(before[last], after[last]) {
 			return fmt.Errorf("%s cannot be changed: create another document", strings.Join(path, "."))
 		}
 	}

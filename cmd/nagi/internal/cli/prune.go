@@ -13,7 +13,7 @@ import (
 
 // pruneSet deletes the documents of the set that are in no file.
 func (a *applying) pruneSet(ctx context.Context, items []*item) error {
-	all, err := a.kindsToPrune(ctx)
+	all, err := a.kindsToPrune(ctx, items)
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,9 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 		if err := a.announce(ctx, gone); err != nil {
 			return err
 		}
+		a.t.noteDoomed(a.sure, gone)
 		what := fmt.Sprintf("%s of set %q in no file", count(len(gone), "document"), a.set)
-		if err := a.t.confirm(a.sure, len(gone), what); err != nil {
+		if err := a.t.confirm(ctx, a.sure, len(gone), what); err != nil {
 			return err
 		}
 	}
@@ -56,8 +57,9 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	})
 }
 
-// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket.
-func (a *applying) kindsToPrune(ctx context.Context) (all []*kinds.Kind, err error) {
+// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket. Of several
+// kinds in one bucket, which may read its keys differently, there is one: that of the files, if they have it.
+func (a *applying) kindsToPrune(ctx context.Context, items []*item) (all []*kinds.Kind, err error) {
 	if a.t.plain.Bucket != "" {
 		return []*kinds.Kind{a.t.plain.Kind()}, nil
 	}
@@ -65,8 +67,18 @@ func (a *applying) kindsToPrune(ctx context.Context) (all []*kinds.Kind, err err
 	if err != nil {
 		return nil, err
 	}
+	seen := map[string]bool{}
+	add := func(k *kinds.Kind) {
+		if !seen[k.Bucket] {
+			seen[k.Bucket] = true
+			all = append(all, k)
+		}
+	}
+	for _, it := range items {
+		add(it.kind)
+	}
 	for _, e := range found.Entries {
-		all = append(all, &kinds.Kind{Entry: e, Registered: true})
+		add(&kinds.Kind{Entry: e, Registered: true})
 	}
 	return all, nil
 }

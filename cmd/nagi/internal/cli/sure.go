@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,8 +22,8 @@ func (c *sure) register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&c.expect, "expect", -1, "go on only if this many documents are to be deleted, without asking")
 }
 
-// confirm asks whether n things may be deleted, which what names.
-func (t *tool) confirm(c sure, n int, what string) error {
+// confirm asks whether n things may be deleted, which what names. The context ends the wait for the answer.
+func (t *tool) confirm(ctx context.Context, c sure, n int, what string) error {
 	switch {
 	case c.expect >= 0 && c.expect != n:
 		return withCode(CodeRefused, fmt.Errorf("%s: that is not the %d of --expect, so nothing is deleted", what,
@@ -34,7 +35,9 @@ func (t *tool) confirm(c sure, n int, what string) error {
 			"is deleted", what, n))
 	}
 	t.Notef("Delete %s? Type %d to go on: ", what, n)
-	if answer, _ := t.answer(); answer != strconv.Itoa(n) {
+	if answer, err := t.line(ctx); err != nil {
+		return err
+	} else if answer != strconv.Itoa(n) {
 		return withCode(CodeRefused, errors.New("nothing is deleted"))
 	}
 	return nil

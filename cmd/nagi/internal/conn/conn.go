@@ -7,7 +7,9 @@ package conn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -230,6 +232,10 @@ func (f *Flags) unconnected(servers, contextName string, err error) error {
 	at := redacted(servers)
 	if contextName != "" {
 		at += fmt.Sprintf(" (context %q)", contextName)
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		// It quotes the URL, and that may have a password.
+		err = errors.New("it is no URL of a server; in a password write @ : / % as %40 %3A %2F %25")
 	}
 	return &Unconnected{err, at}
 }

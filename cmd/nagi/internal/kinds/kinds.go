@@ -77,6 +77,9 @@ func (k *Kind) Name() string { return registry.Key(k.Kind, k.APIVersion) }
 
 // Of finds the kind that a name means among those of the registry.
 func Of(all []*registry.Entry, name string) (*Kind, error) {
+	if err := twoBuckets(all, name); err != nil {
+		return nil, err
+	}
 	for _, means := range []func(*registry.Entry) bool{
 		func(e *registry.Entry) bool { return registry.Key(e.Kind, e.APIVersion) == name },
 		func(e *registry.Entry) bool { return strings.EqualFold(registry.Key(e.Kind, e.APIVersion), name) },
@@ -101,6 +104,24 @@ func Of(all []*registry.Entry, name string) (*Kind, error) {
 		}
 	}
 	return nil, unknown(all, name)
+}
+
+// twoBuckets refuses a name that is what one kind is called and the bucket of another: who publishes a kind must not be
+// able to have what users call another mean its own documents.
+func twoBuckets(all []*registry.Entry, name string) error {
+	for _, a := range all {
+		if !strings.EqualFold(registry.Key(a.Kind, a.APIVersion), name) {
+			continue
+		}
+		for _, b := range all {
+			if strings.EqualFold(b.Bucket, name) && a.Bucket != b.Bucket {
+				return fmt.Errorf("%s is the kind of bucket %s, and the bucket of kind %s: name one of these",
+					printable.Quote(name), printable.Quote(a.Bucket),
+					printable.Quote(registry.Key(b.Kind, b.APIVersion)))
+			}
+		}
+	}
+	return nil
 }
 
 func names(all []*registry.Entry) (names []string) {

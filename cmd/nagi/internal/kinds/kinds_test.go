@@ -38,6 +38,24 @@ func TestANameMeansOneKind(t *testing.T) {
 	}
 }
 
+// Whoever publishes a kind must not have what users call another one mean documents of its own.
+func TestAKindThatIsCalledAsABucketIsRefused(t *testing.T) {
+	all := []*registry.Entry{
+		{Kind: "Website", APIVersion: "example.com/v1", Bucket: "websites"},
+		{Kind: "websites", Bucket: "customers"},
+	}
+	for _, name := range []string{"websites", "Websites"} {
+		if k, err := Of(all, name); err == nil || !strings.Contains(err.Error(), "Website.example.com") {
+			t.Errorf("%s: %v, %v", name, k, err)
+		}
+	}
+	for name, want := range map[string]string{"customers": "customers", "website": "websites"} {
+		if k, err := Of(all, name); err != nil || k.Bucket != want {
+			t.Errorf("%s: %v, %v; want %s", name, k, err, want)
+		}
+	}
+}
+
 // secretKind has secrets by a path, by the schema, in a list, in a map, and in a type that refers to itself.
 func secretKind() *Kind {
 	return &Kind{Entry: &registry.Entry{Kind: "K", SecretFields: []string{"spec.password", "spec.users[].token"}, Schema: json.RawMessage(`{
@@ -108,5 +126,23 @@ func TestASchemaSaysWhereADocumentIsWrong(t *testing.T) {
 	none, err := (&Kind{Entry: &registry.Entry{}}).CompileSchema()
 	if found, more := none.Check([]byte(`{}`)); err != nil || found != nil || more != nil {
 		t.Errorf("without a schema: %v, %v, %v", err, found, more)
+	}
+}
+
+func TestAViolationDoesNotQuoteASecret(t *testing.T) {
+	k := &Kind{Entry: &registry.Entry{Kind: "K", SecretFields: []string{"spec.password"}, Schema: json.RawMessage(
+		`{"properties":{"spec":{"properties":{"password":{"pattern":"^x"},"host":{"pattern":"^x"}}}}}`)}}
+	schema, err := k.CompileSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := schema.Check([]byte(`{"spec":{"password":"hunter2","host":"open"}}`))
+	if err != nil || len(found) != 2 {
+		t.Fatal(found, err)
+	}
+	for _, v := range found {
+		if strings.Contains(v.String(), "hunter2") || v.Path == "spec.host" && !strings.Contains(v.String(), "open") {
+			t.Error(v)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -12,7 +13,7 @@ import (
 	"golang.org/x/text/message"
 )
 
-// Violation is one thing that a schema does not allow. Its message quotes no value of the document.
+// Violation is one thing that a schema does not allow. Its message quotes no secret.
 type Violation struct {
 	Path    string `json:"path"` // spec.pages[2]; "" for the document itself
 	Message string `json:"message"`
@@ -26,7 +27,10 @@ func (v Violation) String() string {
 }
 
 // Schema checks documents of a kind.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+	kind     *Kind
+}
 
 // CompileSchema is the schema of a kind; nil if it has none.
 func (k *Kind) CompileSchema() (*Schema, error) {
@@ -40,7 +44,7 @@ func (k *Kind) CompileSchema() (*Schema, error) {
 		if err = c.AddResource("mem:kind", parsed); err == nil {
 			var compiled *jsonschema.Schema
 			if compiled, err = c.Compile("mem:kind"); err == nil {
-				return &Schema{compiled}, nil
+				return &Schema{compiled, k}, nil
 			}
 		}
 	}
@@ -59,23 +63,46 @@ func (s *Schema) Check(document []byte) ([]Violation, error) {
 	if !ok {
 		return nil, err
 	}
+	hidden, _ := decodeJSON(document)
+	s.kind.Hide(hidden)
 	var found []Violation
-	leaves(wrong, &found)
+	leaves(wrong, hidden, &found)
 	return found, nil
 }
 
-func leaves(e *jsonschema.ValidationError, found *[]Violation) {
+// leaves adds what is wrong. What is wrong with a secret is not said, since that may quote it.
+func leaves(e *jsonschema.ValidationError, hidden map[string]any, found *[]Violation) {
 	for _, cause := range e.Causes {
-		leaves(cause, found)
+		leaves(cause, hidden, found)
 	}
 	if len(e.Causes) > 0 {
 		return
 	}
-	v := Violation{printable.Text(path(e.InstanceLocation)),
-		printable.Message(e.ErrorKind.LocalizedString(message.NewPrinter(language.English)))}
+	says := e.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+	if isHidden(hidden, e.InstanceLocation) {
+		says = "the schema does not allow this value, which is a secret"
+	}
+	v := Violation{printable.Text(path(e.InstanceLocation)), printable.Message(says)}
 	if !slices.Contains(*found, v) {
 		*found = append(*found, v)
 	}
+}
+
+// isHidden reports whether a place, or one above it, is hidden.
+func isHidden(v any, tokens []string) bool {
+	for _, token := range tokens {
+		switch at := v.(type) {
+		case map[string]any:
+			v = at[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= len(at) {
+				return false
+			}
+			v = at[i]
+		}
+	}
+	return v == any(Hidden)
 }
 
 // path is a place in a document as errors of package entity write it.
