@@ -65,7 +65,11 @@ not empty.`,
 					return err
 				}
 			}
-			t.Notef("\nNext: cd %s && make test && make dev\n", p.Dir)
+			first := ""
+			if !tidy {
+				first = "go mod tidy && make manifests && "
+			}
+			t.Notef("\nNext: cd %s && %smake test && make dev\n", p.Dir, first)
 			return nil
 		},
 	}
