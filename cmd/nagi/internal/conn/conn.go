@@ -7,7 +7,9 @@ package conn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -220,6 +222,9 @@ type Unconnected struct {
 }
 
 func (e *Unconnected) Error() string {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return fmt.Sprintf("connect to %s: %v: --creds and the like, or the context, name that file", e.at, e.Err)
+	}
 	return fmt.Sprintf("connect to %s: %v: is the server there? --server, --context or NATS_URL say where", e.at, e.Err)
 }
 
