@@ -258,7 +258,8 @@ func (e *editing) edit(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, "sh", e.file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("nothing is changed, since the editor %s ended with %w: $VISUAL or $EDITOR says which one to use", printable.Quote(editor), err)
+		return fmt.Errorf("nothing is changed, since the editor %s ended with %w: $VISUAL or $EDITOR says which one "+
+			"to use", printable.Quote(editor), err)
 	}
 	return nil
 }
