@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -114,7 +115,7 @@ with the selected context. KIND is what the registry has (nagi kinds), in the si
 
 Exit codes: 0 done; 1 failed; 2 bad input; 3 not found; 4 it is not so (something is not well, a wait timed out, there
 is a difference); 5 refused, as it has changed meanwhile or is not as the command says; 6 not permitted; 7 no answer.`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: version(),
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if t.noColor {
 				t.Colour = false
@@ -146,6 +147,14 @@ is a difference); 5 refused, as it has changed meanwhile or is not as the comman
 	sayArguments(root)
 	addLeaves(root)
 	return root
+}
+
+// version is that of the module that the tool was built from, as the go command knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
 }
 
 // sayArguments has commands say what they take where arguments do not fit.

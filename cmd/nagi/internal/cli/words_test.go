@@ -21,6 +21,8 @@ func TestWrongInputSaysWhatIsRight(t *testing.T) {
 			{[]string{"apply", "-f", "none.yaml"}, 2, `there is no file or folder "none.yaml"`},
 			{[]string{"get", "websites", "--creds", "none.creds"}, 2, "--creds and the like, or the context, name that file"},
 			{[]string{"label", "websites/shop/none", "a=b"}, 3, "nagi get websites lists those that there are"},
+			{[]string{"get", "pages"}, 3, `there is no kind "pages": the registry has it only as what a controller owns`},
+			{[]string{"get", "Page/shop/x"}, 3, "name its bucket instead of a kind, with --bucket pages\n"},
 			{[]string{"wait", "websites/shop/cart", "--timeout", "1s"}, 4, ": the time is up\n"},
 		} {
 			r := w.nagi(c.args...)
@@ -33,6 +35,14 @@ func TestWrongInputSaysWhatIsRight(t *testing.T) {
 
 func TestDeleteIsAWordOfKubectlForDeleted(t *testing.T) {
 	inWorld(t, func(w *world) { w.ok("wait", "websites/shop/none", "--for=delete") })
+}
+
+func TestTheToolSaysItsVersion(t *testing.T) {
+	inWorld(t, func(w *world) {
+		if said := w.ok("--version"); !strings.HasPrefix(said, "nagi version ") {
+			t.Errorf("it says %q", said)
+		}
+	})
 }
 
 // Whoever looks at the wrong server is not told that all is well.
