@@ -91,7 +91,10 @@ func (w *walk) command(name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(w.ctx, path, args...)
 	cmd.Dir = w.dir
-	cmd.Env = []string{"HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "PATH=" + w.programs + ":" + os.Getenv("PATH")}
+	cmd.Env = []string{
+		"HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir, "XDG_DATA_HOME=" + w.dir,
+		"PATH=" + w.programs + ":" + os.Getenv("PATH"),
+	}
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -70,8 +71,8 @@ func Run(ctx context.Context, env Env, args []string) int {
 		return 0
 	}
 	code := codeOf(ctx, err)
-	if text := err.Error(); text != "" && !isSilent(err) {
-		fmt.Fprintf(t.Err, "nagi: %s\n", strings.TrimSuffix(printable.Message(text), "\n"))
+	if text := said(err); text != "" && !isSilent(err) {
+		fmt.Fprintf(t.Err, "nagi: %s\n", text)
 	}
 	if code == CodeUsage && ran != nil && !isSilent(err) {
 		fmt.Fprintf(t.Err, "See %s --help\n", ran.CommandPath())
@@ -114,7 +115,7 @@ with the selected context. KIND is what the registry has (nagi kinds), in the si
 
 Exit codes: 0 done; 1 failed; 2 bad input; 3 not found; 4 it is not so (something is not well, a wait timed out, there
 is a difference); 5 refused, as it has changed meanwhile or is not as the command says; 6 not permitted; 7 no answer.`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: version(),
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if t.noColor {
 				t.Colour = false
@@ -143,6 +144,43 @@ is a difference); 5 refused, as it has changed meanwhile or is not as the comman
 			root.AddCommand(c)
 		}
 	}
+	sayArguments(root)
 	addLeaves(root)
 	return root
+}
+
+// version is that of the module that the tool was built from, as the go command knows it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
+// sayArguments has commands say what they take where arguments do not fit.
+func sayArguments(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		sayArguments(sub)
+	}
+	if fits := c.Args; fits != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if fits(cmd, args) == nil {
+				return nil
+			}
+			says := "these arguments do not fit"
+			if len(args) == 0 {
+				says = "arguments are missing"
+			}
+			return usage(fmt.Errorf("%s: write %s", says, strings.TrimSuffix(c.UseLine(), " [flags]")))
+		}
+	}
+}
+
+// said is the text of an error. What cobra says over several lines of a command that does not exist is one.
+func said(err error) string {
+	text, meant, guessed := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if guessed {
+		text += ": did you mean " + strings.Join(strings.Fields(meant), " or ") + "?"
+	}
+	return strings.TrimSuffix(printable.Message(text), "\n")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -64,11 +65,17 @@ func (s *session) read(ctx context.Context, c *client, key string) (*current, er
 	return &current{value, object, revision}, nil
 }
 
+// nothingThere is the error about a document that must be there and is not.
+func nothingThere(a target) error {
+	return withCode(CodeNotFound, fmt.Errorf("there is no %s: nagi get %s lists those that there are", a.label(),
+		printable.Text(a.kind.Bucket)))
+}
+
 // existing is read for a document that must be there.
 func (s *session) existing(ctx context.Context, c *client, a target) (*current, error) {
 	now, err := s.read(ctx, c, a.key)
 	if err == nil && !now.exists() {
-		err = withCode(CodeNotFound, fmt.Errorf("there is no %s", a.label()))
+		err = nothingThere(a)
 	}
 	return now, err
 }

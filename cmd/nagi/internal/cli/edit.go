@@ -82,7 +82,7 @@ func (e *editing) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if err != nil && e.saved {
-			err = withCode(codeOf(ctx, err), fmt.Errorf("%w\nYour text is in %s", err, e.file))
+			err = withCode(codeOf(ctx, err), fmt.Errorf("%w; your text is in %s", err, e.file))
 			return
 		}
 		_ = os.Remove(e.file)
@@ -258,7 +258,8 @@ func (e *editing) edit(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, "sh", e.file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("editor %s: %w: $VISUAL or $EDITOR names another one", printable.Quote(editor), err)
+		return fmt.Errorf("nothing is changed, since the editor %s ended with %w: $VISUAL or $EDITOR says which one "+
+			"to use", printable.Quote(editor), err)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestEditKeepsATextThatCannotBeSaved(t *testing.T) {
 	inWorld(t, func(w *world) {
 		before := w.value("websites", "shop.home")
 		r := w.edits("", []func(string) string{replaces("pages: 2", "pages: 200")})
-		file := regexp.MustCompile(`Your text is in (\S+)`).FindStringSubmatch(r.err)
+		file := regexp.MustCompile(`your text is in (\S+)`).FindStringSubmatch(r.err)
 		if r.code != 2 || !strings.Contains(r.err, "spec.pages: ") || file == nil {
 			t.Fatal(r)
 		}
@@ -123,7 +123,7 @@ func TestEditOffersWhatToDoAboutAConflict(t *testing.T) {
 			t.Error(r)
 		}
 		r = w.edits("a\n", []func(string) string{meanwhile("pages: 5", "pages: 9")})
-		if r.code != 5 || !strings.Contains(r.err, "Your text is in ") || w.value("websites", "shop.home") != theirs {
+		if r.code != 5 || !strings.Contains(r.err, "your text is in ") || w.value("websites", "shop.home") != theirs {
 			t.Error(r)
 		}
 		w.put("websites", "shop.home", theirs)

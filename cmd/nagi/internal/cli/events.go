@@ -126,9 +126,9 @@ func (s *session) events(ctx context.Context, f eventFlags) error {
 	}
 	switch f.output {
 	case "json":
-		return s.t.JSON(slices.Concat([]corev1.Event{}, all))
+		return s.t.JSON(append([]corev1.Event{}, all...))
 	case "yaml":
-		return s.t.YAML(slices.Concat([]corev1.Event{}, all))
+		return s.t.YAML(append([]corev1.Event{}, all...))
 	}
 	table := s.t.NewTable("last seen", "type", "reason", "object", "count", "message")
 	for i := range all {

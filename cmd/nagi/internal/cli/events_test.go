@@ -47,6 +47,9 @@ func TestEventsAreShownOldestFirst(t *testing.T) {
 		if len(all) != 1 || all[0].Reason != "First" {
 			t.Errorf("as JSON: %+v", all)
 		}
+		if none := strings.TrimSpace(w.ok("events", "websites/shop/none", "-o", "json")); none != "[]" {
+			t.Errorf("no events are %s in JSON, want []", none)
+		}
 	})
 }
 

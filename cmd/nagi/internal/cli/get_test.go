@@ -128,7 +128,7 @@ func TestGetWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
 		if got := <-code; got != 0 || stderr.String() != "" {
 			t.Errorf("exit code %d\n%s", got, stderr.String())
 		}
-		w.has(stdout.String(), "EVENT   NAME   RECONCILED   PHASE       REVISION   AGE\n",
-			"\nwritten   fresh  ", "\nrecorded   fresh   True         Synced ", "\ndeleted   fresh  ", "\ntorn down   fresh  ")
+		w.has(stdout.String(), "EVENT       NAME   RECONCILED   PHASE       REVISION   AGE\n",
+			"\nwritten     fresh  ", "\nrecorded    fresh   True         Synced ", "\ndeleted     fresh  ", "\ntorn down   fresh  ")
 	})
 }

@@ -115,7 +115,7 @@ func (s *session) changeOne(
 	says := "unchanged"
 	now, is, err := s.change(context.WithoutCancel(ctx), c, a, func(now *current) (map[string]any, error) {
 		if !now.exists() {
-			return nil, withCode(CodeNotFound, fmt.Errorf("there is no %s", a.label()))
+			return nil, nothingThere(a)
 		}
 		if now.object == nil {
 			return nil, usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", a.label(),

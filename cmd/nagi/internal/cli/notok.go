@@ -96,6 +96,11 @@ func (s *session) getNotOK(ctx context.Context, g *getting, args []string) error
 	if len(all) > 0 {
 		return notSo()
 	}
+	if len(parts) == 0 {
+		s.t.Notef("Nothing was looked at: the registry of this server has no kinds. Is it the right server? " +
+			"--context and --server name another.\n")
+		return nil
+	}
 	s.t.Notef("All is well%s: looked at %s.\n", g.where(), s.lookedAt(ctx, parts))
 	return nil
 }

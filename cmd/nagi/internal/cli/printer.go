@@ -66,6 +66,9 @@ func (p *rows) begin(k *kinds.Kind) error {
 		header = append(header, printable.Text(c.Name))
 	}
 	p.table = p.t.NewTable(header...)
+	if p.watch {
+		p.table.Room(string(documents.TornDown)) // the longest
+	}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/project"
@@ -65,7 +64,11 @@ not empty.`,
 					return err
 				}
 			}
-			t.Notef("\nNext: cd %s && make test && make dev\n", p.Dir)
+			first := ""
+			if !tidy {
+				first = "go mod tidy && make manifests && "
+			}
+			t.Notef("\nNext: cd %s && %smake test && make dev\n", p.Dir, first)
 			return nil
 		},
 	}
@@ -128,9 +131,7 @@ func nagiSource(p *project.Project) error {
 		return nil
 	}
 	if p.Version == "" {
-		if info, ok := debug.ReadBuildInfo(); ok {
-			p.Version = info.Main.Version
-		}
+		p.Version = version()
 	}
 	if !strings.HasPrefix(p.Version, "v") || strings.Contains(p.Version, "+dirty") {
 		return errors.New("this tool was not built from a release, so say which Nagi the project takes: " +

@@ -85,7 +85,7 @@ so. Each of the kind's controllers does it.`,
 				}
 				done = append(done, resynced{kind.Name(), c.Name, answer.Count})
 				if output == "text" {
-					t.Printf("%s %s reconciled by controller %s\n", printable.Text(kind.Name()), keysAre(answer.Count),
+					t.Printf("%s: %s reconciled by controller %s\n", printable.Text(kind.Name()), keysAre(answer.Count),
 						printable.Text(c.Name))
 				}
 			}

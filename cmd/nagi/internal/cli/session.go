@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -50,6 +51,9 @@ func (t *tool) connect() (*session, error) {
 		return t.session, nil
 	}
 	nc, js, err := t.flags.Connect()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, usage(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (s *session) waitFor(ctx context.Context, a target, until string) error {
 	switch what {
 	case "reconciled":
 		return s.waitReconciled(ctx, a, 0)
-	case "deleted":
+	case "deleted", "delete": // kubectl has the second
 		return s.waitDeleted(ctx, a)
 	case "condition":
 		return s.waitCondition(ctx, a, of)
@@ -173,8 +173,12 @@ func (s *session) waitCondition(ctx context.Context, a target, of string) error 
 // notYet gives the error of a wait its exit code: the time is over, or waiting is in vain.
 func notYet(ctx context.Context, err error) error {
 	_, vain := errors.AsType[*entity.NotReconciledError](err)
-	if vain || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if vain {
 		return withCode(CodeNotSo, err)
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		says := strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error())
+		return withCode(CodeNotSo, fmt.Errorf("%s: the time is up", says))
 	}
 	return err
 }

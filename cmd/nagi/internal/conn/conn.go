@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -222,6 +223,9 @@ type Unconnected struct {
 }
 
 func (e *Unconnected) Error() string {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return fmt.Sprintf("connect to %s: %v: --creds and the like, or the context, name that file", e.at, e.Err)
+	}
 	return fmt.Sprintf("connect to %s: %v: is the server there? --server, --context or NATS_URL say where", e.at, e.Err)
 }
 

@@ -132,6 +132,20 @@ func names(all []*registry.Entry) (names []string) {
 	return names
 }
 
+// used is the bucket that a name means among what controllers own and watch; "" if none.
+func used(all []*registry.Entry, name string) string {
+	for _, e := range all {
+		for _, c := range e.Controllers {
+			for _, r := range slices.Concat(c.Owns, c.Watches) {
+				if r.Bucket != "" && (strings.EqualFold(r.Bucket, name) || strings.EqualFold(r.Kind, name)) {
+					return r.Bucket
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // unknown is the error about a name that means no kind; apimachinery's IsNotFound holds for it.
 func unknown(all []*registry.Entry, name string) error {
 	says := "the registry (bucket " + registry.Bucket + ") has no kinds: a controller with the option " +
@@ -144,6 +158,10 @@ func unknown(all []*registry.Entry, name string) error {
 		}
 		says = "there are " + strings.Join(listed, ", ") +
 			" (nagi kinds); --bucket names a bucket that the registry does not have"
+	}
+	if bucket := used(all, name); bucket != "" {
+		says = "the registry has it only as what a controller owns or watches: name its bucket instead of a kind, " +
+			"with --bucket " + printable.Text(bucket)
 	}
 	err := apierrors.NewNotFound(schema.GroupResource{Resource: "kinds"}, name)
 	err.ErrStatus.Message = fmt.Sprintf("there is no kind %s: %s", printable.Quote(name), says)

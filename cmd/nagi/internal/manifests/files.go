@@ -6,6 +6,7 @@
 package manifests
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -86,6 +87,9 @@ func Read(names []string, recursive bool, stdin io.Reader) ([]*Manifest, error) 
 // expand returns the files that a name means.
 func expand(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file or folder %s", printable.Quote(name))
+	}
 	if err != nil {
 		return nil, err
 	}

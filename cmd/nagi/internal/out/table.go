@@ -23,6 +23,7 @@ type Table struct {
 	held   [][]Cell
 	w      *bufio.Writer
 	rows   int
+	first  int // how wide the first column is at least
 }
 
 // widthRows is how many rows decide how wide the columns are.
@@ -39,6 +40,13 @@ func (s *Streams) NewTable(header ...string) *Table {
 		t.held = append(t.held, cells)
 	}
 	return t
+}
+
+// Room keeps room in the first column for any of these, which may come once the widths are settled.
+func (t *Table) Room(texts ...string) {
+	for _, text := range texts {
+		t.first = max(t.first, utf8.RuneCountInString(text))
+	}
 }
 
 // Row adds a row of plain cells.
@@ -85,6 +93,9 @@ func (t *Table) settle() error {
 		for i, c := range row {
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
+			}
+			if i == 0 {
+				t.widths[0] = max(t.widths[0], t.first)
 			}
 			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(c.Text))
 		}
