@@ -24,8 +24,14 @@ var oncall = []step{
 		shows: []string{"brake"},
 	},
 	{page: "docs/oncall.md", as: "operator", command: "nagi top", shows: []string{"websites"}},
-	{page: "docs/oncall.md", as: "operator", command: "nagi brake", shows: []string{"websites", "engaged"}},
-	{page: "docs/oncall.md", as: "operator", command: "nagi brake websites", shows: []string{"shop", "nagi restore Website"}},
+	{
+		page: "docs/oncall.md", as: "operator", command: "nagi brake", with: endsWith("nagi brake", 4),
+		shows: []string{"websites", "engaged"},
+	},
+	{
+		page: "docs/oncall.md", as: "operator", command: "nagi brake websites", with: endsWith("nagi brake websites", 4),
+		shows: []string{"shop", "nagi restore Website"},
+	},
 	{page: "docs/oncall.md", as: "operator", command: "nagi restore websites --list", shows: []string{"shop", "13"}},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nagi restore websites --expect <count>",
@@ -60,7 +66,7 @@ var oncall = []step{
 	},
 	{page: "docs/oncall.md", as: "operator", command: "nagi why", shows: []string{"no such domain"}},
 	{page: "docs/oncall.md", as: "operator", command: "nagi events --warnings", shows: []string{"no such domain"}},
-	{page: "docs/oncall.md", as: "operator", command: "nagi unpark websites/shop", shows: []string{"websites/shop"}},
+	{page: "docs/oncall.md", as: "operator", command: "nagi unpark websites/shop", shows: []string{"Website/shop"}},
 	{
 		page: "docs/oncall.md", as: "operator", command: "nagi edit websites/shop",
 		with: func(*walk) []string {
