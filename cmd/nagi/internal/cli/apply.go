@@ -22,16 +22,16 @@ const (
 // applying is one run of apply, or of create.
 type applying struct {
 	*session
-	files            fileFlags
-	output, set      string
-	dryRun, diff     bool
-	createOnly       bool
-	prune            bool
-	sure             sure
-	wait             bool
-	waitTimeout      time.Duration
-	results          []result
-	waitFor, touched []*item
+	files        fileFlags
+	output, set  string
+	dryRun, diff bool
+	createOnly   bool
+	prune        bool
+	sure         sure
+	wait         bool
+	waitTimeout  time.Duration
+	results      []result
+	touched      []*item
 }
 
 // result is what became of a document.
