@@ -204,6 +204,8 @@ func TestAnOutageIsToldInFewLinesAndEachIsTrue(t *testing.T) {
 				fleet := Config{URL: s.URL(), User: "fleet", Password: "x"}
 				leader := startProcess(t, fleet)
 				time.Sleep(20 * time.Second)
+				// The leader is the first that finds the server again, and so leads again.
+				fleet.Options = []nats.Option{nats.ReconnectWait(3 * time.Second)}
 				other := startProcess(t, fleet)
 				time.Sleep(time.Minute)
 				leader.log.take()

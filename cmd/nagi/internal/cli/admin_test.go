@@ -158,7 +158,7 @@ func TestPrintedRightsAreThoseThatTheControllerWouldPrint(t *testing.T) {
 		own, _ := natstest.Connect(w.T, w.srv.URL())
 		svc, err := service.New(service.Config{Conn: own})
 		w.must(err)
-		c, err := controller.New("websites", w.websites, controller.ReconcilerFunc(w.reconcile), controller.Owns(w.pages),
+		c, err := controller.New("websites", w.websites, w.reconciler(), controller.Owns(w.pages),
 			svc.Controller(), registry.Publish(registry.Options{}))
 		w.must(err)
 		var printed setup.Rights

@@ -102,7 +102,7 @@ func (w *world) startController() {
 	rec, err := recorder.New(recorder.Config{JetStream: js, Component: "websites", Storage: jetstream.MemoryStorage})
 	w.must(err)
 	rec.RegisterKind("Website", &website{})
-	c, err := controller.New("websites", w.websites, controller.ReconcilerFunc(w.reconcile), controller.Owns(w.pages),
+	c, err := controller.New("websites", w.websites, w.reconciler(), controller.Owns(w.pages),
 		controller.WithEventRecorder(rec), svc.Controller(), registry.Publish(registry.Options{Version: "v1.2.3"}))
 	w.must(err)
 	stopController, stopService := natstest.Run(w.T, c.Run), natstest.Run(w.T, svc.Run)
@@ -122,35 +122,39 @@ func (w *world) startController() {
 // stopController stops the replica.
 func (w *world) stopController() { w.stop(); w.stop = func() {} }
 
-func (w *world) reconcile(ctx context.Context, req controller.Request) (controller.Result, error) {
-	site, err := w.websites.Lister().Get(req.Key)
-	if apierrors.IsNotFound(err) {
-		return controller.Result{}, nil
-	}
-	if err != nil {
-		return controller.Result{}, err
-	}
-	switch {
-	case strings.HasPrefix(site.Spec.Host, "bad"):
-		return controller.Result{}, controller.TerminalError(errors.New("no such domain"))
-	case strings.HasPrefix(site.Spec.Host, "slow") && !w.back.Load():
-		return controller.Result{}, errors.New("the API of domains is away")
-	}
-	if strings.HasPrefix(site.Spec.Host, "wakes") {
-		site.Spec.Pages = 1 - site.Spec.Pages // there and back, for ever
-		return controller.Result{}, w.websites.Update(ctx, site)
-	}
-	for i := range site.Spec.Pages {
-		p := &page{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: fmt.Sprintf("%s-%d", site.Name, i)}}
-		if _, err := controller.CreateOrUpdate(ctx, w.pages, p, func(p *page) error {
-			p.Spec.Title = fmt.Sprintf("page %d of %s", i, site.Spec.Host)
-			return nil
-		}); err != nil {
+// reconciler has the clients of the replica that was started last: it works on while a test starts another one.
+func (w *world) reconciler() controller.ReconcilerFunc {
+	websites, pages := w.websites, w.pages
+	return func(ctx context.Context, req controller.Request) (controller.Result, error) {
+		site, err := websites.Lister().Get(req.Key)
+		if apierrors.IsNotFound(err) {
+			return controller.Result{}, nil
+		}
+		if err != nil {
 			return controller.Result{}, err
 		}
+		switch {
+		case strings.HasPrefix(site.Spec.Host, "bad"):
+			return controller.Result{}, controller.TerminalError(errors.New("no such domain"))
+		case strings.HasPrefix(site.Spec.Host, "slow") && !w.back.Load():
+			return controller.Result{}, errors.New("the API of domains is away")
+		}
+		if strings.HasPrefix(site.Spec.Host, "wakes") {
+			site.Spec.Pages = 1 - site.Spec.Pages // there and back, for ever
+			return controller.Result{}, websites.Update(ctx, site)
+		}
+		for i := range site.Spec.Pages {
+			p := &page{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: fmt.Sprintf("%s-%d", site.Name, i)}}
+			if _, err := controller.CreateOrUpdate(ctx, pages, p, func(p *page) error {
+				p.Spec.Title = fmt.Sprintf("page %d of %s", i, site.Spec.Host)
+				return nil
+			}); err != nil {
+				return controller.Result{}, err
+			}
+		}
+		site.Status.URL = "https://" + site.Spec.Host
+		return controller.Result{}, controller.SetStatus(ctx, site)
 	}
-	site.Status.URL = "https://" + site.Spec.Host
-	return controller.Result{}, controller.SetStatus(ctx, site)
 }
 
 // everyday are documents of each sort: well, failing for good, failing, suspended, invalid.
