@@ -67,7 +67,7 @@ func (b *besieged) begin() {
 			err = nil
 		}
 		return Result{}, err
-	}), Owns(b.pages), WithResyncInterval(40*time.Millisecond), WithBackoff(5*time.Millisecond, 50*time.Millisecond))
+	}), Owns(b.pages), WithResyncInterval(time.Second), WithBackoff(5*time.Millisecond, 50*time.Millisecond))
 	must(b.t, err)
 	b.c = c
 	b.r = b.world.run(c)

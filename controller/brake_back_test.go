@@ -38,7 +38,7 @@ func TestATeardownThatNoEventTellsOfIsFoundByTheSweep(t *testing.T) {
 		sites := w.sites()
 		w.put("sites-status", "ghost", `{"controller":`)
 		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(50*time.Millisecond))
+		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		natstest.Eventually(t, "it has swept", func() bool { return c.Stats().Sweeps > 2 })

@@ -116,7 +116,7 @@ func TestSweepsDoNotForgetWhatATeardownIsAboutToLeave(t *testing.T) {
 				return Result{}, errors.New("not yet")
 			}
 			return work.Reconcile(ctx, req)
-		}), Owns(pages), WithResyncInterval(10*time.Millisecond), WithBackoff(time.Millisecond, 10*time.Millisecond))
+		}), Owns(pages), WithResyncInterval(time.Second), WithBackoff(time.Millisecond, 10*time.Millisecond))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(ctx, orphaning("home", 2, "small")))
@@ -155,7 +155,7 @@ func TestTheOrphanPolicyLeavesWhatWasOwned(t *testing.T) {
 					start := func(w *world) (*entity.Client[*site], *entity.Client[*page], *Controller[*site], *running) {
 						sites, pages := w.sites(), w.pages()
 						work := pagesOf(sites, pages)
-						c, err := New("sites", sites, work, Owns(pages), WithResyncInterval(30*time.Millisecond))
+						c, err := New("sites", sites, work, Owns(pages), WithResyncInterval(time.Second))
 						must(t, err)
 						return sites, pages, c, w.run(c)
 					}

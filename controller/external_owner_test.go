@@ -78,7 +78,7 @@ func TestTwoControllersThatShareAClientLeaveEachOthersResourcesAlone(t *testing.
 		clients := map[string]*entity.Client[*site]{"Site": w.sites(), "Shop": w.client("Shop", "shops")}
 		for kind, client := range clients {
 			c, err := New(client.Kind(), client, mark(kind), OwnsExternal(external.Configure(things, quick)),
-				WithResyncInterval(50*time.Millisecond))
+				WithResyncInterval(time.Second))
 			must(t, err)
 			if c.Instance() != "" {
 				t.Errorf("%s: instance %q before Run", kind, c.Instance())

@@ -115,7 +115,7 @@ func TestWhatIsOnlyObservedIsNeverDeleted(t *testing.T) {
 	for name, absent := range map[string]bool{"ReconcileAbsent": true, "left to the runtime": false} {
 		t.Run(name, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
-				w := newCloudWorld(t, quick, observing(absent), WithResyncInterval(50*time.Millisecond))
+				w := newCloudWorld(t, quick, observing(absent), WithResyncInterval(time.Second))
 				w.run(w.c)
 				must(t, w.sites.Create(t.Context(), sized("home", 1)))
 				natstest.Eventually(t, "known", func() bool { return w.reconciled("home") })

@@ -484,7 +484,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		config := withInterval(notInATest)
 		config.Timeout = 100 * time.Millisecond
-		w := newCloudWorld(t, config, nil, WithResyncInterval(50*time.Millisecond))
+		w := newCloudWorld(t, config, nil, WithResyncInterval(time.Second))
 		r := w.run(w.c)
 		natstest.Eventually(t, "it leads", func() bool { return w.c.Stats().Leading })
 		// nothing is made: only the intent tells of it
@@ -497,7 +497,7 @@ func TestIntentsOfAKeyWhoseRecordSomebodyRemovedAreCleanedUp(t *testing.T) {
 		must(t, w.sites.Delete(t.Context(), "home"))
 		must(t, w.sites.Records().Delete(t.Context(), "home", record.Revision))
 		status.Store(0)
-		w.controller(nil, WithResyncInterval(50*time.Millisecond))
+		w.controller(nil, WithResyncInterval(time.Second))
 		w.run(w.c)
 		natstest.Eventually(t, "the intent is gone", func() bool { return w.cloud.Count() == 0 && w.gone("home") })
 	})

@@ -129,9 +129,9 @@ func TestAKeyAsLongAsTheBucketTakesHasIntentsToo(t *testing.T) {
 
 func TestExternalResourcesOfANamespacedBucket(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		w := newCloudWorld(t, quick, nil, WithResyncInterval(50*time.Millisecond))
+		w := newCloudWorld(t, quick, nil, WithResyncInterval(time.Second))
 		w.sites = w.client("Site", "namespaced", func(c *entity.Config) { c.Namespaced = true })
-		w.controller(nil, WithResyncInterval(50*time.Millisecond))
+		w.controller(nil, WithResyncInterval(time.Second))
 		w.run(w.c)
 		for _, namespace := range []string{"one", "two"} {
 			s := sized("home", 1)

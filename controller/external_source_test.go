@@ -364,7 +364,7 @@ func TestCascadeDeletesWhatAPrimaryOwnsBehindAnAPIAndWaitsUntilItIsGone(t *testi
 
 func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(50*time.Millisecond))
+		w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(time.Second))
 		were(t, w.sites, "ghost")
 		w.run(w.c)
 		must(t, w.sites.Create(t.Context(), sized("home", 1)))
@@ -382,7 +382,7 @@ func TestSweepDeletesExternalResourcesWhoseOwnerDoesNotExist(t *testing.T) {
 
 func TestBrakeHoldsASweepOfExternalResources(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(50*time.Millisecond))
+		w := newCloudWorld(t, quick, leaveDisks, WithResyncInterval(time.Second))
 		for i := range 12 {
 			were(t, w.sites, fmt.Sprintf("ghost%d", i))
 		}

@@ -81,7 +81,7 @@ func TestForeignTextIsNeverShownRaw(t *testing.T) {
 		var seen calls
 		var log terminal
 		sites, events := w.sites(), record.NewFakeRecorder(100)
-		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(50*time.Millisecond),
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second),
 			WithEventRecorder(butLease{events}))
 		must(t, err)
 		w.run(log.of(c))

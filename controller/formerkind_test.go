@@ -32,7 +32,7 @@ func (r *renamed) version(kind string, opts ...Option) *running {
 			return nil
 		})
 		return Result{}, err
-	}), append(opts, Owns(r.pages), quickRetries)...)
+	}), append(opts, Owns(r.pages))...)
 	must(r.t, err)
 	r.c = c
 	return r.run(c)

@@ -58,7 +58,7 @@ func besidesOf(t *testing.T, sites int) *besides {
 func (b *besides) starts(opts ...Option) *Controller[*site] {
 	b.t.Helper()
 	c, err := New("sites", b.sites, (&calls{}).reconciler(onePage(b.sites, b.pages)), append(opts,
-		Owns(b.pages), WithLeaseTiming(longLease), WithResyncInterval(30*time.Millisecond), WithWorkers(4))...)
+		Owns(b.pages), WithLeaseTiming(longLease), WithResyncInterval(time.Second), WithWorkers(4))...)
 	must(b.t, err)
 	b.run(c)
 	return c

@@ -72,7 +72,7 @@ func TestAnInvalidDocumentStaysOneOverARestart(t *testing.T) {
 		r.halt()
 		w.put("sites", "home", `{"spec":{"title":`)
 		sites := w.away().sites()
-		c, err := New("sites", sites, again.reconciler(nil), Owns(pages), WithResyncInterval(30*time.Millisecond))
+		c, err := New("sites", sites, again.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		eventuallyReason(t, sites, "home", entity.ReasonInvalid)

@@ -28,7 +28,7 @@ func TestASecondaryInNATSThatLabelsAloneNameGoesWithItsOwner(t *testing.T) {
 				ctx := t.Context()
 				sites, pages := w.sites(), w.pages()
 				var seen calls
-				c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(50*time.Millisecond))
+				c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 				must(t, err)
 				w.run(c)
 				must(t, sites.Create(ctx, newSite(key, "one")))
@@ -72,7 +72,7 @@ func TestASecondaryThatLabelsAloneNameStaysWhereNothingTellsThatItsOwnerWasDelet
 		w := newWorld(t)
 		sites, pages := w.sites(), w.pages()
 		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(50*time.Millisecond))
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(t.Context(), newSite("home", "")))

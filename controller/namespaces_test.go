@@ -76,7 +76,7 @@ func testNamespaces(t *testing.T, open, labels bool) {
 		opts = append(opts, WithOwnersInOtherNamespaces())
 	}
 	var seen calls
-	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages, opts...), WithResyncInterval(50*time.Millisecond))
+	c, err := New("sites", sites, seen.reconciler(nil), Owns(pages, opts...), WithResyncInterval(time.Second))
 	must(t, err)
 	w.run(c)
 	s := newSite("site", "")
@@ -236,7 +236,7 @@ func TestAKubernetesObjectOfAnotherNamespaceIsNobodys(t *testing.T) {
 				}
 				var seen calls
 				c, err := New("sites", sites, seen.reconciler(nil), OwnsKube(k.informer, opts...),
-					WithResyncInterval(30*time.Millisecond))
+					WithResyncInterval(time.Second))
 				must(t, err)
 				w.run(c)
 				for _, namespace := range []string{"shop", "away"} {
@@ -332,7 +332,7 @@ func TestWhatATeardownLeavesInAnotherNamespaceIsTold(t *testing.T) {
 		sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)
 		var log logLines
 		start := func(opts ...SourceOption) (*Controller[*site], *running) {
-			c, err := New("sites", sites, noReconciler, Owns(pages, opts...), WithResyncInterval(20*time.Millisecond))
+			c, err := New("sites", sites, noReconciler, Owns(pages, opts...), WithResyncInterval(time.Second))
 			must(t, err)
 			return c, w.run(logging{c, log.logger()})
 		}
@@ -379,7 +379,7 @@ func TestABrakeThatOneObjectEngagesSaysWhose(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w, writer := tenants(t)
 		sites, pages := w.client("Site", "sites", namespaced), w.client("Page", "pages", namespaced)
-		c, err := New("sites", sites, noReconciler, Owns(pages), WithResyncInterval(20*time.Millisecond))
+		c, err := New("sites", sites, noReconciler, Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		s := newSite("site", "")

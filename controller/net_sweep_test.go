@@ -25,7 +25,7 @@ func TestWhatATeardownStillOwnsIsNoOrphan(t *testing.T) {
 				return Result{RequeueAfter: 20 * time.Millisecond}, nil
 			}
 			return one(ctx, req)
-		}), Owns(pages), WithResyncInterval(50*time.Millisecond), WithWorkers(4))
+		}), Owns(pages), WithResyncInterval(time.Second), WithWorkers(4))
 		must(t, err)
 		w.run(c)
 		w.make(sites, many)

@@ -41,7 +41,7 @@ func (p *proving) begin(opts ...Option) {
 	p.t.Helper()
 	p.sites, p.pages, p.drafts = p.world.sites(), p.world.pages(), p.client("Draft", "drafts")
 	c, err := New("sites", p.sites, ReconcilerFunc(p.reconcile), append([]Option{
-		Owns(p.pages), Owns(p.drafts), WithResyncInterval(30 * time.Millisecond),
+		Owns(p.pages), Owns(p.drafts), WithResyncInterval(time.Second),
 		WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 	}, opts...)...)
 	must(p.t, err)

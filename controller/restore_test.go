@@ -206,7 +206,7 @@ func TestTheDisasterMatrixOnAServer(t *testing.T) {
 		},
 		"pages newer than the rest": func(d *disaster) {
 			d.restore("sites", "sites-status")
-			d.start(WithResyncInterval(100 * time.Millisecond))
+			d.start(WithResyncInterval(time.Second))
 			d.reportsAStreamThatMayHaveGoneBack()
 			d.reports(replaced)
 			d.goesOn(append(then, numbers(siteTotal, siteTotal+replaced)...)...)

@@ -85,7 +85,7 @@ func TestParkedKeyIsNotWokenByTimeAlone(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var seen calls
-		c, _, _ := parkHome(t, w, &seen, WithResyncInterval(50*time.Millisecond))
+		c, _, _ := parkHome(t, w, &seen, WithResyncInterval(time.Second))
 		for _, op := range []Operation{OperationResync, OperationRetry, OperationRequeue} {
 			c.Enqueue("home", op)
 		}

@@ -29,7 +29,7 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
-				m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
+				m := newWorld(t).filled(WithResyncInterval(time.Second))
 				first, err := m.sites.Get(t.Context(), siteName(0))
 				must(t, err)
 				_, stream := stampOf(t, m.pages, siteName(0))
@@ -42,7 +42,7 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 				natstest.Eventually(t, "the sweep goes on", gone(t, m.pages, "late"))
 
 				m = m.restarted(func() { must(t, m.away().sites().Delete(t.Context(), siteName(2))) },
-					WithResyncInterval(30*time.Millisecond))
+					WithResyncInterval(time.Second))
 				natstest.Eventually(t, "what is owed at the start is torn down", gone(t, m.pages, siteName(2)))
 				m.reportsAStreamThatMayHaveGoneBack()
 				if n := m.c.Stats().BrakeEngaged; n != 0 {
@@ -55,7 +55,7 @@ func TestAMadeUpRevisionOfAnOwnerThatNeverWasHoldsNothing(t *testing.T) {
 					for i := 3; i < many-left; i++ {
 						must(t, admin.Delete(t.Context(), siteName(i)))
 					}
-				}, WithResyncInterval(30*time.Millisecond))
+				}, WithResyncInterval(time.Second))
 				natstest.Eventually(t, "the brake holds them, and nothing else", func() bool {
 					state := m.c.Stats().Brake
 					return state.Engaged && state.Held == many-left-3 && state.Swept == 0 && m.c.Stats().Sweeps > 2
@@ -87,7 +87,7 @@ func TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule(t *testing.T) {
 	for name, pages := range map[string]int{"few": 1, "many": 2 * many} {
 		t.Run(name, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
-				m := newWorld(t).filled(WithResyncInterval(30 * time.Millisecond))
+				m := newWorld(t).filled(WithResyncInterval(time.Second))
 				_, stream := stampOf(t, m.pages, siteName(0))
 				highest := m.lastSequence("sites")
 				for i := range pages {
@@ -103,7 +103,7 @@ func TestAnOwnerThatWasReportedGoesUnderTheOrdinaryRule(t *testing.T) {
 					s := m.c.Stats()
 					return s.Degraded["restore (bucket sites-status)"] == nil && s.NeverWas == pages
 				})
-				m = m.restarted(func() { were(t, m.away().sites(), "young") }, WithResyncInterval(30*time.Millisecond))
+				m = m.restarted(func() { were(t, m.away().sites(), "young") }, WithResyncInterval(time.Second))
 				if pages < many {
 					natstest.Eventually(t, "it goes", func() bool { return count(t, m.pages) == many })
 					return

@@ -53,7 +53,7 @@ func TestTheSweepDeletesWhatHasNoOwner(t *testing.T) {
 		must(t, pages.Create(ctx, foreignPage("foreign", "nobody")))
 
 		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(30*time.Millisecond))
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		natstest.Eventually(t, "the orphan is swept", gone(t, pages, "orphan"))
@@ -88,7 +88,7 @@ func TestTheSweepsDryRunOnlyReports(t *testing.T) {
 		were(t, sites, "nobody")
 		must(t, pages.Create(t.Context(), w.ownedPage("orphan", "nobody")))
 		var seen calls
-		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond),
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second),
 			WithSweepDryRun())
 		must(t, err)
 		w.run(c)
@@ -129,7 +129,7 @@ func TestAnOwnerThatNeverWasIsOnlyReported(t *testing.T) {
 				w := newWorld(t)
 				sites, pages := w.sites(), w.pages()
 				var seen calls
-				c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(30*time.Millisecond))
+				c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 				must(t, err)
 				var log logLines
 				w.run(logging{c, log.logger()})
@@ -204,7 +204,7 @@ func TestTheSweepAsksTheLeader(t *testing.T) {
 		must(t, pages.Create(ctx, w.ownedPage("owned", "home")))
 		var seen calls
 		sites := &blind{Client: w.sites(), hidden: "home"}
-		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(20*time.Millisecond))
+		c, err := New("sites", sites, seen.reconciler(nil), Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		natstest.Eventually(t, "the leader was asked", func() bool { return sites.confirmed.Load() > 2 })
@@ -222,7 +222,7 @@ func TestTheSweepOfAPartOfABucketLeavesWhatWasOrphaned(t *testing.T) {
 		filtered := func(cfg *entity.Config) { cfg.Filter = "shop.>" }
 		sites, pages := w.client("Site", "sites", filtered), w.pages()
 		ctx := t.Context()
-		c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(20*time.Millisecond))
+		c, err := New("sites", sites, onePage(sites, pages), Owns(pages), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		must(t, sites.Create(ctx, orphaning("shop.home", 0, "one")))
@@ -259,7 +259,7 @@ func TestManyOwnersThatNeverWereHideNoGarbage(t *testing.T) {
 		must(t, pages.Create(t.Context(), w.ownedPage("left", "gone")))
 		must(t, drafts.Create(t.Context(), w.ownedPage("left", "gone-too")))
 		asking := &blind{Client: sites} // hides nothing; it counts what the leader is asked
-		c, err := New("sites", asking, noReconciler, Owns(pages), Owns(drafts), WithResyncInterval(20*time.Millisecond))
+		c, err := New("sites", asking, noReconciler, Owns(pages), Owns(drafts), WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c)
 		natstest.Eventually(t, "it works", func() bool { return c.Stats().Leading })

@@ -294,7 +294,7 @@ func TestABehindCacheTearsNothingDown(t *testing.T) {
 		var seen calls
 		behind := &blind{Client: w.away().sites(), hidden: "home"}
 		c2, err := New("sites", behind, seen.reconciler(pagesOf(behind, pages)), Owns(pages),
-			WithResyncInterval(20*time.Millisecond))
+			WithResyncInterval(time.Second))
 		must(t, err)
 		w.run(c2)
 		natstest.Eventually(t, "the owed delete was looked at, and refused", func() bool {

@@ -34,7 +34,7 @@ func TestManyOrphansMakeOneList(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		r := newWorld(t).restoredSites()
 		r.controlled.halt()
-		const many = 2300
+		const many = 1300
 		instance := r.value("sites-status", "_nagi.instance")
 		for i := range many {
 			name := fmt.Sprintf("many%04d", i)
@@ -89,7 +89,7 @@ func TestManyOrphansMakeOneList(t *testing.T) {
 // TestManyOwnersThatAreHeldAreAskedAboutOnce: each of them is certainly missing, and what is known of it stays so until
 // its turn comes again. No sweep follows for it, and the list stays the same.
 func TestManyOwnersThatAreHeldAreAskedAboutOnce(t *testing.T) {
-	const many = 1500
+	const many = 1100
 	for name, test := range map[string]struct {
 		engaged bool
 		opts    []controller.Option

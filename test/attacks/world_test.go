@@ -165,7 +165,7 @@ func (w *world) replicaOf(ctx context.Context, url string, asController bool) (r
 		r.Controller, err = controller.New("sites", r.sites, controller.ReconcilerFunc(
 			func(ctx context.Context, req controller.Request) (controller.Result, error) {
 				return w.reconcile(ctx, r, req)
-			}), controller.Owns(r.pages), controller.WithResyncInterval(100*time.Millisecond),
+			}), controller.Owns(r.pages), controller.WithResyncInterval(time.Second),
 			controller.WithWorkers(4), controller.WithBackoff(5*time.Millisecond, 50*time.Millisecond),
 			controller.WithLeaseTiming(controller.LeaseTiming{
 				Duration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 250 * time.Millisecond,
