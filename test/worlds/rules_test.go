@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // fabricated is a world in which nothing runs.
 func fabricated() *world {
 	return &world{
 		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
-		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
 	}
 }
 
@@ -54,6 +57,35 @@ func TestWhatAnOwnerWantsIsKept(t *testing.T) {
 			w.sends("r1", message{bucket: "pages", key: test.key, value: []byte(aPage)})
 			w.sends("r1", message{bucket: "pages", key: test.key, marker: true})
 			w.wants(t, test.want...)
+		})
+	}
+}
+
+// TestWhatASaboteurTakesAwayIsNoLostWrite: a delete of another right after an own write is the newer one.
+func TestWhatASaboteurTakesAwayIsNoLostWrite(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "k1.0")
+	wrote := func(w *world) { w.sends("r1", message{bucket: "pages", key: "k1.0", value: []byte(aPage)}) }
+	for name, test := range map[string]struct {
+		tale []func(*world)
+		err  error
+		want []Rule
+	}{
+		"it was not taken":      {[]func(*world){wrote}, notFound, []Rule{OwnWrites}},
+		"it was taken since":    {[]func(*world){wrote, func(w *world) { w.takesAway("k1.0") }}, notFound, nil},
+		"it was taken before":   {[]func(*world){func(w *world) { w.takesAway("k1.0") }, wrote}, notFound, []Rule{OwnWrites}},
+		"another was taken":     {[]func(*world){wrote, func(w *world) { w.takesAway("k1.1") }}, notFound, []Rule{OwnWrites}},
+		"an older one is shown": {[]func(*world){wrote, func(w *world) { w.takesAway("k1.0") }}, nil, []Rule{OwnWrites}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := fabricated()
+				for _, step := range test.tale {
+					step(w)
+					time.Sleep(time.Millisecond)
+				}
+				(&Process{Name: "r1", world: w}).ReadsBack("k1.0", 7, 5, test.err)
+				w.wants(t, test.want...)
+			})
 		})
 	}
 }

@@ -189,7 +189,7 @@ func (w *world) explains(leader *Process, key string) (says string, why bool) {
 	e := leader.c.Explain(key)
 	switch e.State {
 	case controller.StateCalm, controller.StateUnreconciled, controller.StateUnknown:
-		return string(e.State) + ": " + e.Says, len(e.Missing) > 0 // it says what news is missing
+		return string(e.State) + ": " + e.Says, false // also where news is missing: Degraded has to say so
 	}
 	return string(e.State) + ": " + e.Says, true
 }
@@ -217,7 +217,7 @@ func (w *world) holdSettled(when string) {
 		says, why := w.explains(leader, key)
 		if r.ObservedRevision != doc.Revision {
 			w.breaks(Settled, "%s: %s at %d is observed at %d: %s", when, key, doc.Revision, r.ObservedRevision, says)
-		} else if why {
+		} else if why || leader != nil && len(leader.c.Explain(key).Missing) > 0 {
 			w.breaks(Well, "%s: %s is reconciled, and Explain says: %s", when, key, says)
 		}
 	}

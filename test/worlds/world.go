@@ -48,9 +48,10 @@ type world struct {
 	documents int
 	mood      map[deed]int // what reconcilers do
 	holder    []tenure
-	identity  map[string]string // process by identity
-	renewing  string            // who wrote the lease last: a renewal is not noted
-	owners    map[string]string // of owned keys, by bucket/key
+	identity  map[string]string    // process by identity
+	renewing  string               // who wrote the lease last: a renewal is not noted
+	owners    map[string]string    // of owned keys, by bucket/key
+	taken     map[string]time.Time // when a saboteur took an owned key away
 	writes    []write
 	lines     []line
 	broken    []Broken
@@ -78,7 +79,7 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		s := makes(t, p)
 		w := &world{
 			t: t, subject: s, plan: p, begin: time.Now(), busy: map[string]chan struct{}{}, model: map[string]existence{},
-			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
 		}
 		for _, name := range append(s.buckets(), "server", "user") {
 			w.busy[name] = make(chan struct{}, 1)
