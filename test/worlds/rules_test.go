@@ -188,6 +188,22 @@ func TestANightTellsABrokenRuleWithAShortPlan(t *testing.T) {
 	}
 }
 
+// TestANightEndsThoughTheServerLosesASealedStream: no stream can be made with the configuration of a sealed one.
+func TestANightEndsThoughTheServerLosesASealedStream(t *testing.T) {
+	p := Plan{
+		Seed: 1, Replicas: 2, Workers: 1, Keys: 2, File: true, Resync: time.Minute, Compare: 30 * time.Second,
+		Length: 30 * time.Second,
+		Events: []Event{
+			{At: 2 * time.Second, Do: put, Key: "k0"},
+			{At: 4 * time.Second, Do: sealed, For: 20 * time.Second},
+			{At: 8 * time.Second, Do: empty, For: 4 * time.Second},
+		},
+	}
+	if broken, _ := play(t, sites, p); len(broken) != 0 {
+		t.Errorf("broken: %v", broken)
+	}
+}
+
 func TestASeedMakesOnePlan(t *testing.T) {
 	if one, again := PlanOf(7).String(), PlanOf(7).String(); one != again {
 		t.Errorf("two plans of one seed:\n%s\n%s", one, again)
