@@ -168,6 +168,9 @@ func (w *world) holdTerms() {
 		now := w.identity[tenures[i].identity]
 		before := ""
 		if i > 0 && m.at.Equal(tenures[i].since) {
+			if !tenures[i-1].known {
+				continue // it may be of the holder of before, who gives the lease back in the same moment
+			}
 			before = w.identity[tenures[i-1].identity]
 		}
 		if m.by != now && m.by != before {

@@ -100,6 +100,9 @@ func TestWritesAreInTerms(t *testing.T) {
 	lease := func(at time.Duration, identity string) func(w *world) {
 		return func(w *world) { w.holds(tenure{w.begin.Add(at), identity, true}) }
 	}
+	found := func(at time.Duration, identity string) func(w *world) { // after it was not known who has it
+		return func(w *world) { w.holder = append(w.holder, tenure{w.begin.Add(at), identity, true}) }
+	}
 	lost := func(at time.Duration) func(w *world) {
 		return func(w *world) { w.holds(tenure{since: w.begin.Add(at)}) }
 	}
@@ -114,6 +117,8 @@ func TestWritesAreInTerms(t *testing.T) {
 		"of a lease that is free":      {[]func(*world){lease(1, one), lease(3, ""), write(4, "r1")}, []Rule{InTerm}},
 		"of a lease that is not known": {[]func(*world){lease(1, one), lost(3), write(4, "r2")}, nil},
 		"before there is one":          {[]func(*world){write(1, "r1"), lease(2, one)}, nil},
+		"as an unknown one is freed":   {[]func(*world){lost(1), found(3, ""), write(3, "r1")}, nil},
+		"after an unknown one":         {[]func(*world){lost(1), found(3, ""), write(4, "r1")}, []Rule{InTerm}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fabricated()
