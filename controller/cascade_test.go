@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -294,35 +293,5 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 				t.Errorf("%d pages were deleted, want 1; the anchor is gone: %v", n, noRecord(t, sites, "home")())
 			}
 		})
-	})
-}
-
-// TestACascadeEndsInTheHandOutThatBeganIt where caches show its deletes at once: the reconciler is not asked again for
-// what is deleted already.
-func TestACascadeEndsInTheHandOutThatBeganIt(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		ctx, w, k := t.Context(), newWorld(t), newLateCluster(t)
-		var seen calls
-		sites := w.sites()
-		c, err := New("sites", sites, seen.reconciler(nil), WithResyncInterval(0),
-			OwnsKube(k.informer, WithDeleter(k), WithSourceName("widgets")))
-		must(t, err)
-		k.installed.Store(true)
-		k.start(t)
-		w.run(c)
-		natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
-		for i := range 20 {
-			key := fmt.Sprint("site-", i)
-			must(t, sites.Create(ctx, newSite(key, "one")))
-			k.Add(w.ownedMap("settings-"+key, key))
-			eventuallyReason(t, sites, key, entity.ReasonSynced)
-			time.Sleep(time.Second)
-			before := seen.count(key)
-			must(t, sites.Delete(ctx, key))
-			natstest.Eventually(t, "it is torn down", noRecord(t, sites, key))
-			if n := seen.count(key) - before; n != 1 {
-				t.Errorf("%s: the reconciler was called %d times for its teardown", key, n)
-			}
-		}
 	})
 }

@@ -132,6 +132,26 @@ func TestWritesAreInTerms(t *testing.T) {
 	}
 }
 
+// TestWhatOnlyASweepFindsIsJudgedAfterOne: sweeps come as often as the resync.
+func TestWhatOnlyASweepFindsIsJudgedAfterOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     deed
+		resync time.Duration
+		want   bool
+	}{
+		"no record goes":                  {put, 10 * time.Minute, true},
+		"a record goes":                   {noRecord, 10 * time.Minute, false},
+		"records go":                      {backupRecords, 10 * time.Minute, false},
+		"a record goes, and it was swept": {noRecord, time.Minute, true},
+	} {
+		w := fabricated()
+		w.plan, w.calm = Plan{Resync: test.resync, Events: []Event{{Do: test.do}}}, time.Now().Add(-5*time.Minute)
+		if got := w.wasSwept(); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func TestOneAttemptAtATime(t *testing.T) {
 	w := fabricated()
 	ctx, cancel := context.WithCancel(t.Context())

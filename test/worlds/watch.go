@@ -222,7 +222,7 @@ func (w *world) holdSettled(when string) {
 		}
 	}
 	wrong, left := w.subject.Agrees(s)
-	if leader == nil || len(left) > leader.c.Stats().NeverWas {
+	if (leader == nil || len(left) > leader.c.Stats().NeverWas) && w.wasSwept() {
 		wrong = append(wrong, left...)
 	}
 	for _, says := range wrong {
@@ -246,6 +246,12 @@ func (w *world) holdSettled(when string) {
 		}
 		w.breaks(Well, "%s: degraded: %s", when, says)
 	}
+}
+
+// wasSwept reports whether sweeps have had the time to find what is left of owners that are gone. Where records may have
+// gone while a teardown was owed nothing else finds it, and a sweep comes as often as the resync.
+func (w *world) wasSwept() bool {
+	return !w.plan.Has(append([]deed{noRecord, vanishedRec}, losses...)...) || time.Since(w.calm) > w.plan.Resync*11/10
 }
 
 // holdGone is that records go with their documents.
