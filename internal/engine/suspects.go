@@ -28,7 +28,7 @@ func newsOf(s source.Source) string { return "news of " + s.String() }
 // mapperOf is the board's name of a mapper of a source, which may fail while its news comes.
 func mapperOf(s source.Source) string { return "mapper of " + s.String() }
 
-// watchSuspects shows, until ctx ends, which caches may show what is not there any more, and which mappers go on to fail.
+// watchSuspects shows, until ctx ends, which caches may show what is not there any more, and which mappers fail.
 func (e *Engine) watchSuspects(ctx context.Context) {
 	look := time.NewTicker(suspectLook)
 	defer look.Stop()
