@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,7 +48,7 @@ func TestExplainNamesTheSourcesWhoseNewsIsMissing(t *testing.T) {
 	})
 }
 
-// TestExplainKnowsOfMappersThatFail: whom their objects concern is not known before they succeed.
+// TestExplainKnowsOfMappersThatFail, as does Degraded: whom their objects concern is not known before they succeed.
 func TestExplainKnowsOfMappersThatFail(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		ctx, w := t.Context(), newWorld(t)
@@ -74,8 +75,14 @@ func TestExplainKnowsOfMappersThatFail(t *testing.T) {
 			!strings.Contains(e.Says, "the mapper has failed for 2 of its objects, and is called again: "+errUnwell.Error()) {
 			t.Errorf("it says: %s %+v", e.Says, e.Missing)
 		}
+		const mapper = "mapper of Watches Page (bucket pages)"
+		if err := c.Stats().Degraded[mapper]; err == nil || !strings.Contains(err.Error(), "for 2 of its objects") ||
+			!errors.Is(err, errUnwell) {
+			t.Errorf("%s: %v", mapper, err)
+		}
 		ill.Store(false)
 		natstest.Eventually(t, "it has succeeded", func() bool { return len(c.Explain("home").Missing) == 0 })
+		natstest.Eventually(t, "it works again", func() bool { return c.Stats().Degraded[mapper] == nil })
 		if n := seen.with("home", OperationTertiary); n == 0 {
 			t.Error("home has heard of neither")
 		}

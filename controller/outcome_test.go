@@ -76,3 +76,51 @@ func TestATerminalErrorThatCannotBeRecordedDoesNotPark(t *testing.T) {
 		}
 	})
 }
+
+// TestAnOutcomeIsOfTheStreamThatItsAttemptBeganWith: the stream is made anew while the reconciler runs, and has another
+// document of the same revision. No record says that this one is reconciled.
+func TestAnOutcomeIsOfTheStreamThatItsAttemptBeganWith(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx, w := t.Context(), newWorld(t)
+		sites := w.sites()
+		begun, goOn := make(chan string), make(chan struct{})
+		c, err := New("sites", sites, ReconcilerFunc(func(ctx context.Context, req Request) (Result, error) {
+			s, err := sites.Lister().Get(req.Key)
+			if err != nil {
+				return Result{}, err
+			}
+			begun <- s.Spec.Title
+			<-goOn
+			return Result{}, nil
+		}), WithResyncInterval(0))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(ctx, newSite("home", "one")))
+		if title := receive(t, "the attempt begins", begun); title != "one" {
+			t.Fatalf("it is of %q", title)
+		}
+		time.Sleep(time.Second) // a stream is known by the second that it was made in
+		stream, err := w.js.Stream(ctx, "KV_sites")
+		must(t, err)
+		settings := stream.CachedInfo().Config
+		must(t, w.js.DeleteStream(ctx, "KV_sites"))
+		_, err = w.js.CreateStream(ctx, settings)
+		must(t, err)
+		must(t, sites.Create(ctx, newSite("home", "two")))
+		natstest.Eventually(t, "the cache has the new one", func() bool {
+			status := sites.Informer().Status()
+			return status.StreamChanges == 1 && !status.Relisting && sites.Informer().Cursor() == 1
+		})
+		goOn <- struct{}{}
+		if title := receive(t, "it is reconciled again", begun); title != "two" {
+			t.Errorf("it is of %q", title)
+		}
+		r, err := sites.Record(ctx, "home")
+		if err != nil || r.ObservedRevision != 0 {
+			t.Errorf("while its first attempt runs the record has observed %d of the stream %s: %v",
+				r.ObservedRevision, r.Stream, err)
+		}
+		goOn <- struct{}{}
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -64,5 +65,33 @@ func TestAReplicaThatWaitsRemembersOnlyKeysThatExist(t *testing.T) {
 		natstest.Eventually(t, "and what it was asked for", func() bool {
 			return seen.with("nobody", OperationManual) > 0
 		})
+	})
+}
+
+// TestWhatWasListedBeforeThePrimariesIsNotDueOnAReplicaThatWaits: secondaries name owners that are not there, and no
+// event would ever tell of those.
+func TestWhatWasListedBeforeThePrimariesIsNotDueOnAReplicaThatWaits(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		ctx, w := t.Context(), newWorld(t)
+		timing := WithLeaseTiming(longLease)
+		leader, err := New("sites", w.sites(), (&calls{}).reconciler(nil), WithResyncInterval(0), timing)
+		must(t, err)
+		w.run(leader)
+		natstest.Eventually(t, "the first leads", func() bool { return leader.Stats().Leading })
+		pages := w.pages()
+		for i := range 5 {
+			must(t, pages.Create(ctx, w.ownedPage(fmt.Sprint("page-", i), fmt.Sprint("gone-", i))))
+		}
+		waiting, err := New("sites", w.sites(), (&calls{}).reconciler(nil), Owns(w.pages()), WithResyncInterval(0), timing)
+		must(t, err)
+		w.run(waiting)
+		time.Sleep(10 * time.Second)
+		s := waiting.Stats()
+		if s.Leading || !s.Synced {
+			t.Fatalf("it does not wait: %+v", s)
+		}
+		if s.Ready[0]+s.Ready[1]+s.Ready[2] != 0 {
+			t.Errorf("due: %v", s.Ready)
+		}
 	})
 }

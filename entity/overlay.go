@@ -38,11 +38,12 @@ type ownWrite[V any] struct {
 // reachedBy reports whether an informer shows the write, or what came after it.
 //
 // Until another stream is noticed the cache may take messages of the one before that were on their way. So the cursor
-// says nothing where the cache has no message of the key that is as late. Where no other stream is noticed for a while
-// that message was removed.
+// says nothing where the cache has no message of the key that is as late. Where the informer works for a while, and
+// notices no other stream, that message was removed.
 func (w ownWrite[V]) reachedBy(informer natsinformer.Informer) bool {
 	now := informer.Status() // before the cursor, which is zero by the time a change is counted
-	filled, certain := filledOf(now), time.Since(w.at) > doubtLasts
+	works := now.Err == nil && time.Since(now.Since) > doubtLasts
+	filled, certain := filledOf(now), works && time.Since(w.at) > doubtLasts
 	switch {
 	case filled != w.stream:
 		return filled > w.stream

@@ -1,8 +1,10 @@
 package entity
 
 import (
+	"errors"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
@@ -80,6 +82,8 @@ type followed struct {
 	natsinformer.Informer
 	cursor, stream uint64
 	stopped        bool
+	err            error
+	since          time.Time // of err, or of its end
 }
 
 func (f *followed) Cursor() uint64                { return f.cursor }
@@ -87,7 +91,32 @@ func (f *followed) Deleted(string) uint64         { return 0 }
 func (f *followed) InvalidRevision(string) uint64 { return f.cursor } // each key was written last there
 func (f *followed) IsStopped() bool               { return f.stopped }
 func (f *followed) Status() natsinformer.Status {
-	return natsinformer.Status{StreamsShown: f.stream, StreamsNoticed: f.stream}
+	return natsinformer.Status{StreamsShown: f.stream, StreamsNoticed: f.stream, Err: f.err, Since: f.since}
+}
+
+// TestAWriteWhoseStreamIsNotCertainShowsUntilTheInformerHasWorkedForAWhile: it may be of the stream before, and then the
+// cursor never reaches it. But while the informer cannot watch, the cursor says nothing.
+func TestAWriteWhoseStreamIsNotCertainShowsUntilTheInformerHasWorkedForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := ownWrite[string]{position: position{revision: 10, stream: 1, doubtful: true}, key: "k", at: time.Now()}
+		informer := &followed{cursor: 5, stream: 1}
+		reached := func(when string, want bool) {
+			t.Helper()
+			if got := w.reachedBy(informer); got != want {
+				t.Errorf("%s: reached is %v", when, got)
+			}
+		}
+		reached("at once", false)
+		time.Sleep(3 * time.Second)
+		informer.err, informer.since = errors.New("away"), time.Now()
+		time.Sleep(10 * time.Second)
+		reached("while the informer cannot watch", false)
+		informer.err, informer.since = nil, time.Now()
+		time.Sleep(doubtLasts)
+		reached("a moment after it could not", false)
+		time.Sleep(time.Second)
+		reached("when it has worked for a while", true)
+	})
 }
 
 // The acknowledgements of two writers in one process may come in any order; the order in the stream counts.

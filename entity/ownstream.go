@@ -17,7 +17,7 @@ type position struct {
 }
 
 // doubtLasts is how long an own write is shown where its stream is not certain and the cache does not show it. It is
-// more than an informer takes to notice another stream, or to be told of a message.
+// more than an informer takes to notice another stream, to be told of a message, or to know that it is told of none.
 const doubtLasts = 5 * time.Second
 
 // follows reports whether p comes after before. Revisions of two streams cannot be compared; the later stream decides.

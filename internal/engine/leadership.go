@@ -24,10 +24,11 @@ type leadership struct {
 	waits bool // for the lease, with warm caches
 }
 
-func (l *leadership) wait(waits bool) {
+// waitNoMore is for a term that begins.
+func (l *leadership) waitNoMore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waits = waits
+	l.waits = false
 }
 
 // noteRenewed notes that the cache of records has shown that a replica took or renewed the lease.
@@ -50,9 +51,12 @@ func (e *Engine) LeasePause() time.Duration { return e.opts.Lease.RetryPeriod }
 
 // standBy begins the wait for the lease. What was due meanwhile and is gone is forgotten, as Notice does from now on:
 // secondaries that were listed before the primaries name owners that were not known yet, and the record of a key may
-// have gone while a worker of the last term had it.
+// have gone while a worker of the last term had it. Notice waits meanwhile, or a key that comes back just then would be
+// due no more.
 func (e *Engine) standBy() {
-	e.leadership.wait(true)
+	e.leadership.mu.Lock()
+	defer e.leadership.mu.Unlock()
+	e.leadership.waits = true
 	e.queue.CancelDueUnless(e.primary.Exists)
 	for _, key := range e.keys.KeysWhere(func(*keytable.State) bool { return true }) {
 		if e.isGone(key) {

@@ -32,7 +32,7 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	termCtx, cancel := context.WithCancelCause(reports.Of(klog.NewContext(life, logger)))
 	defer cancel(nil)
 	if e.brake != nil {
-		e.leadership.wait(false)
+		e.leadership.waitNoMore()
 		defer e.standBy()
 		if err := e.takeUp(klog.NewContext(ctx, logger), won); err != nil {
 			logger.V(2).Info("Lease lost before the work began", "err", err)

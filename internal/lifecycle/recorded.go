@@ -139,7 +139,7 @@ func (r *RecordedLife) anchorAhead(t *Term, it queue.Item, record *entity.Record
 }
 
 // WriteOutcome writes what came of an attempt, and the status that it has set, if that is news. The key is done when
-// the server has it, because the next attempt builds on it.
+// the server has it, because the next attempt builds on it. before is what Prepare returned.
 func (r *RecordedLife) WriteOutcome(
 	t *Term, it queue.Item, v source.View, before *entity.Record, came Verdict, a Attempt,
 ) *RecordWrite {
@@ -165,20 +165,22 @@ func (r *RecordedLife) WriteOutcome(
 	if came == Succeeded && a.Pending == "" && a.Requeue == 0 { // all that it wants is written
 		r.Keys.Amend(it.Key, func(s *keytable.State) { s.ContestedFrom = 0 })
 	}
+	// The stream that the attempt began with: if another has taken its place, v was never in that one.
+	stream := before.Stream
 	if a.Wrote {
 		before = record.WithDocumentOf(before, anchors.Cached(it.Key)) // maybe its status
 	}
-	return r.outcomeWrite(t, it, v, before, condition, a)
+	return r.outcomeWrite(t, it, v, stream, before, condition, a)
 }
 
 func (r *RecordedLife) outcomeWrite(
-	t *Term, it queue.Item, v source.View, before *entity.Record, condition metav1.Condition, a Attempt,
+	t *Term, it queue.Item, v source.View, stream string, before *entity.Record, condition metav1.Condition, a Attempt,
 ) *RecordWrite {
 	status := a.Status
 	if before == nil {
 		before = &entity.Record{}
 	}
-	record, err := r.Anchors.Outcome(t.Ctx, before, v, r.Primary.StreamID(), condition, status)
+	record, err := r.Anchors.Outcome(t.Ctx, before, v, stream, condition, status)
 	if err != nil && apierrors.IsConflict(err) { // the reconcile has seen a status of which the cache does not know yet
 		if before, err = r.Anchors.Live(t.Ctx, it.Key); err != nil {
 			return settledAs(outcomeLost(err))
@@ -186,7 +188,7 @@ func (r *RecordedLife) outcomeWrite(
 		if before == nil {
 			before = &entity.Record{}
 		}
-		record, err = r.Anchors.Outcome(t.Ctx, before, v, r.Primary.StreamID(), condition, status)
+		record, err = r.Anchors.Outcome(t.Ctx, before, v, stream, condition, status)
 	}
 	if err != nil && apierrors.IsConflict(err) {
 		w := &outcomeWrite{RecordedLife: r, term: t, it: it, view: v, condition: condition, failure: a.Err}

@@ -57,6 +57,9 @@ func (w *world) putBack(bucket string, backup *natstest.Snapshot) {
 // seal seals a stream, which nothing undoes: it is restored from a backup with the configuration of before.
 func (w *world) seal(ctx context.Context, bucket string, lasts time.Duration) {
 	config := w.configOf(bucket)
+	w.mu.Lock()
+	w.unsealed[bucket] = config
+	w.mu.Unlock()
 	w.reconfigure(bucket, func(c *jetstream.StreamConfig, _ jetstream.StreamState) { c.Sealed = true })
 	sleep(ctx, lasts)
 	var backup *natstest.Snapshot
@@ -101,6 +104,7 @@ func (w *world) loseAll(ctx context.Context, away time.Duration) {
 	})
 }
 
+// configOf is the configuration of a stream; of a sealed one that of before, for none can be made with its own.
 func (w *world) configOf(bucket string) (config jetstream.StreamConfig) {
 	w.patiently("reading the configuration of "+bucket, func(ctx context.Context) error {
 		s, err := w.js.Stream(ctx, "KV_"+bucket)
@@ -109,6 +113,11 @@ func (w *world) configOf(bucket string) (config jetstream.StreamConfig) {
 		}
 		return err
 	})
+	if config.Sealed {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		config = w.unsealed[bucket]
+	}
 	return config
 }
 

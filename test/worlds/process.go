@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 )
 
@@ -40,8 +41,12 @@ func (p *Process) Closing(f func()) { p.closing = append(p.closing, f) }
 
 // ReadsBack holds the promise that caches show a process its own writes: a subject calls it after a write of a key, with
 // the revisions that were acknowledged and that the lister shows, and an error of the lister. What was found as it
-// should be and not written is another's write: caches may show it later.
+// should be and not written is another's write: caches may show it later. That a saboteur has taken away what was written
+// may show at once.
 func (p *Process) ReadsBack(key string, wrote, shows uint64, err error) {
+	if apierrors.IsNotFound(err) && p.world.tookAway(p.Name, key) {
+		return
+	}
 	if err != nil || shows < wrote {
 		p.world.breaks(OwnWrites, "%s wrote %s at %d and reads %d, %v", p.Name, key, wrote, shows, err)
 	}

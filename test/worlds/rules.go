@@ -122,6 +122,25 @@ func (w *world) unownedLocked(m message) (says string, ok bool) {
 	return fmt.Sprintf("deletes %s, and %s wants it since %.3f", id, owner, e.since.Sub(w.begin).Seconds()), false
 }
 
+// takesAway notes that a saboteur is about to delete or purge an owned key.
+func (w *world) takesAway(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.taken[key] = time.Now()
+}
+
+// tookAway reports whether a saboteur may have taken a key away after a process wrote it last.
+func (w *world) tookAway(by, key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range slices.Backward(w.writes) {
+		if m.by == by && m.key == key && !m.marker {
+			return !w.taken[key].Before(m.at)
+		}
+	}
+	return false
+}
+
 // ownerOf reads who owns what is in NATS.
 func ownerOf(value []byte) string {
 	var o struct {
@@ -149,6 +168,9 @@ func (w *world) holdTerms() {
 		now := w.identity[tenures[i].identity]
 		before := ""
 		if i > 0 && m.at.Equal(tenures[i].since) {
+			if !tenures[i-1].known {
+				continue // it may be of the holder of before, who gives the lease back in the same moment
+			}
 			before = w.identity[tenures[i-1].identity]
 		}
 		if m.by != now && m.by != before {

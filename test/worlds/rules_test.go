@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // fabricated is a world in which nothing runs.
 func fabricated() *world {
 	return &world{
 		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
-		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
 	}
 }
 
@@ -58,6 +61,35 @@ func TestWhatAnOwnerWantsIsKept(t *testing.T) {
 	}
 }
 
+// TestWhatASaboteurTakesAwayIsNoLostWrite: a delete of another right after an own write is the newer one.
+func TestWhatASaboteurTakesAwayIsNoLostWrite(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "k1.0")
+	wrote := func(w *world) { w.sends("r1", message{bucket: "pages", key: "k1.0", value: []byte(aPage)}) }
+	for name, test := range map[string]struct {
+		tale []func(*world)
+		err  error
+		want []Rule
+	}{
+		"it was not taken":      {[]func(*world){wrote}, notFound, []Rule{OwnWrites}},
+		"it was taken since":    {[]func(*world){wrote, func(w *world) { w.takesAway("k1.0") }}, notFound, nil},
+		"it was taken before":   {[]func(*world){func(w *world) { w.takesAway("k1.0") }, wrote}, notFound, []Rule{OwnWrites}},
+		"another was taken":     {[]func(*world){wrote, func(w *world) { w.takesAway("k1.1") }}, notFound, []Rule{OwnWrites}},
+		"an older one is shown": {[]func(*world){wrote, func(w *world) { w.takesAway("k1.0") }}, nil, []Rule{OwnWrites}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := fabricated()
+				for _, step := range test.tale {
+					step(w)
+					time.Sleep(time.Millisecond)
+				}
+				(&Process{Name: "r1", world: w}).ReadsBack("k1.0", 7, 5, test.err)
+				w.wants(t, test.want...)
+			})
+		})
+	}
+}
+
 func TestWritesAreInTerms(t *testing.T) {
 	const one, two = "host_1", "host_2"
 	write := func(at time.Duration, by string) func(w *world) {
@@ -67,6 +99,9 @@ func TestWritesAreInTerms(t *testing.T) {
 	}
 	lease := func(at time.Duration, identity string) func(w *world) {
 		return func(w *world) { w.holds(tenure{w.begin.Add(at), identity, true}) }
+	}
+	found := func(at time.Duration, identity string) func(w *world) { // after it was not known who has it
+		return func(w *world) { w.holder = append(w.holder, tenure{w.begin.Add(at), identity, true}) }
 	}
 	lost := func(at time.Duration) func(w *world) {
 		return func(w *world) { w.holds(tenure{since: w.begin.Add(at)}) }
@@ -82,6 +117,8 @@ func TestWritesAreInTerms(t *testing.T) {
 		"of a lease that is free":      {[]func(*world){lease(1, one), lease(3, ""), write(4, "r1")}, []Rule{InTerm}},
 		"of a lease that is not known": {[]func(*world){lease(1, one), lost(3), write(4, "r2")}, nil},
 		"before there is one":          {[]func(*world){write(1, "r1"), lease(2, one)}, nil},
+		"as an unknown one is freed":   {[]func(*world){lost(1), found(3, ""), write(3, "r1")}, nil},
+		"after an unknown one":         {[]func(*world){lost(1), found(3, ""), write(4, "r1")}, []Rule{InTerm}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fabricated()
@@ -92,6 +129,26 @@ func TestWritesAreInTerms(t *testing.T) {
 			w.holdTerms()
 			w.wants(t, test.want...)
 		})
+	}
+}
+
+// TestWhatOnlyASweepFindsIsJudgedAfterOne: sweeps come as often as the resync.
+func TestWhatOnlyASweepFindsIsJudgedAfterOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		do     deed
+		resync time.Duration
+		want   bool
+	}{
+		"no record goes":                  {put, 10 * time.Minute, true},
+		"a record goes":                   {noRecord, 10 * time.Minute, false},
+		"records go":                      {backupRecords, 10 * time.Minute, false},
+		"a record goes, and it was swept": {noRecord, time.Minute, true},
+	} {
+		w := fabricated()
+		w.plan, w.calm = Plan{Resync: test.resync, Events: []Event{{Do: test.do}}}, time.Now().Add(-5*time.Minute)
+		if got := w.wasSwept(); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
@@ -153,6 +210,22 @@ func TestANightTellsABrokenRuleWithAShortPlan(t *testing.T) {
 	p, broken, _ = reduce(t, picky, p, broken, lines, 20)
 	if len(p.Events) != 1 || p.Events[0].Do != put || p.Events[0].Key != "k0" || broken[0].Rule != Settled {
 		t.Errorf("reduced to %v%v, want one put of k0", p, broken)
+	}
+}
+
+// TestANightEndsThoughTheServerLosesASealedStream: no stream can be made with the configuration of a sealed one.
+func TestANightEndsThoughTheServerLosesASealedStream(t *testing.T) {
+	p := Plan{
+		Seed: 1, Replicas: 2, Workers: 1, Keys: 2, File: true, Resync: time.Minute, Compare: 30 * time.Second,
+		Length: 30 * time.Second,
+		Events: []Event{
+			{At: 2 * time.Second, Do: put, Key: "k0"},
+			{At: 4 * time.Second, Do: sealed, For: 20 * time.Second},
+			{At: 8 * time.Second, Do: empty, For: 4 * time.Second},
+		},
+	}
+	if broken, _ := play(t, sites, p); len(broken) != 0 {
+		t.Errorf("broken: %v", broken)
 	}
 }
 

@@ -224,6 +224,9 @@ func (w *world) touch(e Event, at place, r *rand.Rand) {
 			return err
 		}
 	}
+	if e.Do == deleteOwned || e.Do == vanishOwned {
+		w.takesAway(key)
+	}
 	if e.Do != vanishDoc {
 		w.once(string(e.Do)+" "+key, do, bucket)
 		return

@@ -189,7 +189,7 @@ func (w *world) explains(leader *Process, key string) (says string, why bool) {
 	e := leader.c.Explain(key)
 	switch e.State {
 	case controller.StateCalm, controller.StateUnreconciled, controller.StateUnknown:
-		return string(e.State) + ": " + e.Says, len(e.Missing) > 0 // it says what news is missing
+		return string(e.State) + ": " + e.Says, false // also where news is missing: Degraded has to say so
 	}
 	return string(e.State) + ": " + e.Says, true
 }
@@ -217,12 +217,12 @@ func (w *world) holdSettled(when string) {
 		says, why := w.explains(leader, key)
 		if r.ObservedRevision != doc.Revision {
 			w.breaks(Settled, "%s: %s at %d is observed at %d: %s", when, key, doc.Revision, r.ObservedRevision, says)
-		} else if why {
+		} else if why || leader != nil && len(leader.c.Explain(key).Missing) > 0 {
 			w.breaks(Well, "%s: %s is reconciled, and Explain says: %s", when, key, says)
 		}
 	}
 	wrong, left := w.subject.Agrees(s)
-	if leader == nil || len(left) > leader.c.Stats().NeverWas {
+	if (leader == nil || len(left) > leader.c.Stats().NeverWas) && w.wasSwept() {
 		wrong = append(wrong, left...)
 	}
 	for _, says := range wrong {
@@ -246,6 +246,12 @@ func (w *world) holdSettled(when string) {
 		}
 		w.breaks(Well, "%s: degraded: %s", when, says)
 	}
+}
+
+// wasSwept reports whether sweeps have had the time to find what is left of owners that are gone. Where records may have
+// gone while a teardown was owed nothing else finds it, and a sweep comes as often as the resync.
+func (w *world) wasSwept() bool {
+	return !w.plan.Has(append([]deed{noRecord, vanishedRec}, losses...)...) || time.Since(w.calm) > w.plan.Resync*11/10
 }
 
 // holdGone is that records go with their documents.

@@ -48,9 +48,11 @@ type world struct {
 	documents int
 	mood      map[deed]int // what reconcilers do
 	holder    []tenure
-	identity  map[string]string // process by identity
-	renewing  string            // who wrote the lease last: a renewal is not noted
-	owners    map[string]string // of owned keys, by bucket/key
+	identity  map[string]string                 // process by identity
+	renewing  string                            // who wrote the lease last: a renewal is not noted
+	owners    map[string]string                 // of owned keys, by bucket/key
+	taken     map[string]time.Time              // when a saboteur took an owned key away
+	unsealed  map[string]jetstream.StreamConfig // of streams that were sealed, from before
 	writes    []write
 	lines     []line
 	broken    []Broken
@@ -78,7 +80,8 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		s := makes(t, p)
 		w := &world{
 			t: t, subject: s, plan: p, begin: time.Now(), busy: map[string]chan struct{}{}, model: map[string]existence{},
-			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
+			unsealed: map[string]jetstream.StreamConfig{},
 		}
 		for _, name := range append(s.buckets(), "server", "user") {
 			w.busy[name] = make(chan struct{}, 1)
@@ -190,9 +193,12 @@ func (w *world) logger(name string) logr.Logger {
 	return funcr.New(func(_, args string) { w.note(name, "%s", args) }, funcr.Options{Verbosity: 2})
 }
 
+// longestPatience is more than any fault lasts. A night in which something is tried for longer would never end.
+const longestPatience = time.Hour
+
 // patiently calls f until it succeeds: by a user who asks again.
 func (w *world) patiently(what string, f func(ctx context.Context) error) {
-	for {
+	for began := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		err := f(ctx)
 		cancel()
@@ -200,6 +206,9 @@ func (w *world) patiently(what string, f func(ctx context.Context) error) {
 			return
 		}
 		w.note("world", "%s: %v", what, err)
+		if tried := time.Since(began); tried > longestPatience {
+			panic(fmt.Sprintf("%s: %s, for %v: %v", w.t.Name(), what, tried, err))
+		}
 		sleep(context.Background(), time.Second)
 	}
 }
