@@ -173,16 +173,22 @@ func TestPruneLooksAtABucketOnce(t *testing.T) {
 	})
 }
 
-// With --bucket no member is known as a secret, so what another command hid must not be written as it is shown.
+// With a plain bucket no member is known as a secret, so what another command hid must not be written as it is shown.
 func TestWhatIsHiddenIsNotWrittenAsItIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
-		before := w.value("websites", "shop.home")
-		r := w.with(`{"metadata":{"name":"home","namespace":"shop"},"spec":{"password":"(secret)"}}`, 2,
-			"apply", "-f", "-", "--bucket", "websites", "--namespaced")
+		w.bucket("plain")
+		const before = `{"spec":{"password":"hunter2"}}`
+		w.put("plain", "home", before)
+		r := w.with(`{"metadata":{"name":"home"},"spec":{"password":"(secret)"}}`, 2, "apply", "-f", "-", "--bucket", "plain")
 		if !strings.Contains(r.err, "spec.password is (secret)") {
 			t.Error(r.err)
 		}
-		w.same(w.value("websites", "shop.home"), before)
+		w.same(w.value("plain", "home"), before)
+		w.with(`{"metadata":{"name":"home","namespace":"shop"},"spec":{"password":"(secret)"}}`, 0,
+			"apply", "-f", "-", "--bucket", "websites")
+		if v := w.value("websites", "shop.home"); !strings.Contains(v, `"password":"hunter2"`) {
+			t.Errorf("the secret of a bucket that the registry has is not kept: %s", v)
+		}
 	})
 }
 

@@ -187,17 +187,22 @@ func (s *session) item(ctx context.Context, m *manifests.Manifest, namespace str
 	return it, usage(cfg.CheckKey(it.key))
 }
 
-// kindOf is the kind of a manifest.
-func (s *session) kindOf(ctx context.Context, m *manifests.Manifest) (*kinds.Kind, error) {
-	if s.t.plain.Bucket != "" {
-		return s.t.plain.Kind(), nil
-	}
-	if m.Kind == "" {
+// kindOf is the kind of a manifest. What a plain bucket has may call itself as it likes.
+func (s *session) kindOf(ctx context.Context, m *manifests.Manifest) (k *kinds.Kind, err error) {
+	switch {
+	case s.t.plain.Bucket != "":
+		k, err = s.ofBucket(ctx)
+	case m.Kind == "":
 		return nil, usage(errors.New("kind is missing: write it, or name the bucket with --bucket"))
+	default:
+		k, err = s.kind(ctx, registry.Key(m.Kind, m.APIVersion))
 	}
-	k, err := s.kind(ctx, registry.Key(m.Kind, m.APIVersion))
-	if err != nil {
-		return nil, err
+	if err != nil || !k.Registered {
+		return k, err
+	}
+	if s.t.plain.Bucket != "" && m.Kind != "" && m.Kind != k.Kind {
+		return nil, usage(fmt.Errorf("kind is %s, and bucket %s has %s", printable.Quote(m.Kind),
+			printable.Text(k.Bucket), printable.Text(k.Name())))
 	}
 	if m.APIVersion != "" && m.APIVersion != k.APIVersion {
 		return nil, usage(fmt.Errorf("apiVersion is %s, and that of %s is %s", printable.Quote(m.APIVersion),

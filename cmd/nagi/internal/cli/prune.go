@@ -57,11 +57,12 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	})
 }
 
-// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket. Of several
+// kindsToPrune are those in which the set may have documents: all of the registry, or that of --bucket. Of several
 // kinds in one bucket, which may read its keys differently, there is one: that of the files, if they have it.
 func (a *applying) kindsToPrune(ctx context.Context, items []*item) (all []*kinds.Kind, err error) {
 	if a.t.plain.Bucket != "" {
-		return []*kinds.Kind{a.t.plain.Kind()}, nil
+		k, err := a.ofBucket(ctx)
+		return []*kinds.Kind{k}, err
 	}
 	found, err := a.kinds(ctx)
 	if err != nil {

@@ -16,23 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
-
-// plainFlags name a bucket that the registry does not have.
-type plainFlags struct {
-	kinds.Plain
-	controller string
-}
-
-func (p *plainFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&p.Bucket, "bucket", "b", "",
-		"bucket of documents that the registry does not have; then leave KIND out")
-	flags.StringVar(&p.StatusBucket, "status-bucket", "",
-		"with --bucket: bucket of the records, - for none (default BUCKET-status)")
-	flags.BoolVar(&p.Namespaced, "namespaced", false, "with --bucket: keys are NAMESPACE/NAME")
-	flags.StringVar(&p.controller, "controller", "", "the controller to ask, where the registry names none or several")
-}
 
 // session is a connection, and what was read over it.
 type session struct {
@@ -40,6 +24,7 @@ type session struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	found *registry.Kinds
+	plain *kinds.Kind // that of --bucket
 	close []func()
 	// writers are the clients that write, by bucket.
 	writers map[string]*client
@@ -148,11 +133,14 @@ func (a target) String() string {
 // errNoKey is what a command that needs a key is missing.
 var errNoKey = errors.New("a key is needed: KIND/KEY, as in websites/shop")
 
-// target reads "KIND", "KIND/KEY" and "KIND KEY", and with --bucket "KEY". namespace is that of -n.
+// target reads "KIND", "KIND/KEY" and "KIND KEY", and with --bucket "KEY", or "KIND/KEY" as well. namespace is that of
+// -n.
 func (s *session) target(ctx context.Context, args []string, namespace string) (a target, err error) {
 	if s.t.plain.Bucket != "" {
-		a.kind = s.t.plain.Kind()
-		a.key = strings.Join(args, "/")
+		if a.kind, err = s.ofBucket(ctx); err != nil {
+			return a, err
+		}
+		a.key = withoutKind(a.kind, strings.Join(args, "/"), namespace)
 	} else {
 		if len(args) == 0 {
 			return a, usage(errors.New("a kind is needed: nagi kinds lists what there is"))
