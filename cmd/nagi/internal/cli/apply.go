@@ -59,8 +59,10 @@ all else stays as others wrote it. Lists are replaced as a whole. So that apply 
 of these members, without values, in the annotation nagi/last-applied. A secret that the file shows as (secret) keeps
 its value.
 
-All files are read and checked against the schemas before the first document is written. Each is written by
-compare-and-set, and one that is as the file says is not written. What is left of a document's TTL stays.
+All files are read and checked against the schemas before the first document is written. Members that a kind does not
+know are told and kept; --strict refuses them. Each document is written by compare-and-set, and one that is as the file
+says is not written. Where the file has metadata.resourceVersion, as what nagi get -o yaml prints, it is written only if
+the document is at that revision still. What is left of a document's TTL stays.
 
 --set NAME labels the documents with nagi/set: NAME; with --prune, documents with this label that are in no file are
 deleted, after they were counted and confirmed.`,
@@ -80,8 +82,8 @@ deleted, after they were counted and confirmed.`,
 }
 
 func (a *applying) registerCommon(cmd *cobra.Command) {
+	a.files.registerFiles(cmd)
 	a.files.register(cmd)
-	a.files.registerValidation(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would happen, and write nothing")
 	flags.BoolVar(&a.wait, "wait", false, "wait until the controllers have reconciled the documents")
@@ -95,7 +97,7 @@ func (t *tool) createCommand() *cobra.Command {
 		Use:   "create -f FILE",
 		Short: "Create documents of files, and refuse those that there are",
 		Long: `Create documents of files, and refuse those that there are. Files are as nagi apply has them.
-A later apply of the same files takes over what create has written.`,
+A metadata.resourceVersion means nothing here. A later apply of the same files takes over what create has written.`,
 		Example: `  echo '{"kind":"Website","metadata":{"name":"fresh"},"spec":{"pages":1}}' | nagi create -f - -n shop
   echo '{"kind":"Website","metadata":{"name":"home"}}' | nagi create -f - -n shop  # exit code 5`,
 		Args: cobra.NoArgs,
@@ -137,6 +139,9 @@ func (a *applying) one(ctx context.Context, it *item) error {
 	}
 	says := "unchanged"
 	was, is, err := a.change(ctx, c, it.target, func(now *current) (map[string]any, error) {
+		if err := a.isAsNamed(it, now); err != nil {
+			return nil, err
+		}
 		wanted, err := a.wanted(it, now)
 		switch {
 		case err != nil:
@@ -173,6 +178,20 @@ func (a *applying) one(ctx context.Context, it *item) error {
 	}
 	a.touched = append(a.touched, it)
 	return a.tell(it.target, says, revision)
+}
+
+// isAsNamed refuses where a document is at another revision than its file names.
+func (a *applying) isAsNamed(it *item, now *current) error {
+	if a.createOnly || it.revision == 0 || it.revision == now.revision {
+		return nil
+	}
+	if !now.exists() {
+		return withCode(CodeRefused, fmt.Errorf("it is gone, and the file names revision %d (metadata.resourceVersion): "+
+			"to create it anew take that out of the file", it.revision))
+	}
+	return withCode(CodeRefused, fmt.Errorf("it is at revision %d, and not at %d, which the file names "+
+		"(metadata.resourceVersion): look what has changed (nagi diff -f), and get it again, or take the revision out of "+
+		"the file to apply the file to what is there", now.revision, it.revision))
 }
 
 // wanted is what a document becomes.

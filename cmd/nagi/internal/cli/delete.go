@@ -45,7 +45,7 @@ only if it is that many. A document that has changed since it was counted stays.
 		ValidArgsFunction: t.completeTargets,
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), t, args) },
 	}
-	d.files.register(cmd)
+	d.files.registerFiles(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&d.selector, "selector", "l", "", "delete those whose labels are so: tier=gold,!old")
 	flags.BoolVar(&d.all, "all", false, "delete all documents of the kind; with -n, of the namespace")

@@ -62,8 +62,8 @@ controller began with last, which its record has, without secrets. The exit code
 			return err
 		},
 	}
+	d.files.registerFiles(cmd)
 	d.files.register(cmd)
-	d.files.registerValidation(cmd)
 	cmd.Flags().Uint64Var(&d.revision, "revision", 0, "what the document was at this revision")
 	oneOf(cmd, &d.output, "text", "json", "yaml")
 	return cmd

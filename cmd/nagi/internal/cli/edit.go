@@ -20,15 +20,17 @@ import (
 // editing is one run of edit.
 type editing struct {
 	*session
-	a                     target
-	client                *client
-	namespace             string
-	showSecrets, unchecks bool
-	file                  string   // with what the user has typed
-	base                  *current // what is replaced
-	shown                 *current // what the text shows, secrets hidden
-	saved                 bool     // the user has typed something
-	wrong                 bool     // and it could not be saved
+	a           target
+	client      *client
+	namespace   string
+	showSecrets bool
+	checking
+	unknown []string // members that the kind does not know, to be told once they are written
+	file    string   // with what the user has typed
+	base    *current // what is replaced
+	shown   *current // what the text shows, secrets hidden
+	saved   bool     // the user has typed something
+	wrong   bool     // and it could not be saved
 }
 
 func (t *tool) editCommand() *cobra.Command {
@@ -62,7 +64,7 @@ Secrets are shown as (secret), which keeps their values; write over it to set an
 	flags := cmd.Flags()
 	flags.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the document")
 	flags.BoolVar(&e.showSecrets, "show-secrets", false, "show secrets in the editor")
-	flags.BoolVar(&e.unchecks, "no-validate", false, "do not check the document against the schema of its kind")
+	e.register(cmd)
 	return cmd
 }
 
@@ -147,6 +149,9 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 	}
 	if err == nil {
 		e.t.Printf("%s edited\n", e.a.label())
+		for _, line := range e.unknown {
+			e.t.Notef("%s\n", line)
+		}
 	}
 	return nil, "", true, err
 }
@@ -167,7 +172,7 @@ func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
 	if err := unhide(e.a.kind, wanted, e.shown); err != nil {
 		return nil, err.Error()
 	}
-	if e.unchecks {
+	if e.noValidate {
 		return wanted, ""
 	}
 	schema, err := e.a.kind.CompileSchema()
@@ -178,7 +183,15 @@ func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
 	if err != nil {
 		return nil, err.Error()
 	}
-	return wanted, strings.Join(labelled(e.a.label(), found), "\n")
+	lines := labelled(e.a.label(), found)
+	e.unknown = nil
+	for _, u := range unknownIn(e.a.kind, wanted, e.base.object) {
+		if e.strict || len(found) > 0 {
+			lines = append(lines, u.About(e.a.kind.Kind))
+		}
+		e.unknown = append(e.unknown, kept(e.a.kind, u))
+	}
+	return wanted, strings.Join(lines, "\n")
 }
 
 // conflict asks what to do about a document that has changed meanwhile.
