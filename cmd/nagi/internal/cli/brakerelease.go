@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
@@ -201,7 +202,27 @@ func (s *session) statusBucket(ctx context.Context, k keeper) (jetstream.KeyValu
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", printable.Quote(bucket), err)
 	}
-	return kv, nil
+	return kv, isStatusBucketOf(ctx, kv, k.Name)
+}
+
+// isStatusBucketOf refuses a bucket that no controller of this name has taken for its own: whoever writes the registry
+// may name any.
+func isStatusBucketOf(ctx context.Context, kv jetstream.KeyValue, controller string) error {
+	entry, err := kv.Get(ctx, record.KeyController)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("read key %s of bucket %s: %w", record.KeyController, printable.Quote(kv.Bucket()), err)
+	}
+	holds := "it has no key " + record.KeyController
+	if err == nil {
+		name := strings.TrimSpace(string(entry.Value()))
+		if name == controller {
+			return nil
+		}
+		holds = fmt.Sprintf("its key %s names %s", record.KeyController, printable.Quote(name))
+	}
+	return withCode(CodeRefused, fmt.Errorf("bucket %s is not the status bucket of controller %s, whatever the registry "+
+		"says: %s. Nothing is written there; --bucket, --status-bucket and --controller name others",
+		printable.Quote(kv.Bucket()), printable.Quote(controller), holds))
 }
 
 // leaveRelease puts the request for a release where the controller finds it.
