@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -111,6 +113,9 @@ func (a *applying) run(ctx context.Context, t *tool) (err error) {
 	if a.prune && a.set == "" {
 		return usage(errors.New("--prune needs --set NAME, which says of what the files are all"))
 	}
+	if wrong := validation.IsValidLabelValue(a.set); len(wrong) > 0 {
+		return usage(fmt.Errorf("--set %s is no value of a label: %s", printable.Quote(a.set), strings.Join(wrong, "; ")))
+	}
 	if a.session, err = t.connect(); err != nil {
 		return err
 	}
@@ -154,8 +159,8 @@ func (a *applying) one(ctx context.Context, it *item) error {
 			says = "unchanged"
 		}
 		if a.createOnly && now.exists() {
-			return nil, withCode(CodeRefused, fmt.Errorf("%s is there already, at revision %d: apply changes it",
-				it.label(), now.revision))
+			return nil, withCode(CodeRefused, fmt.Errorf("it is there already, at revision %d: apply changes it",
+				now.revision))
 		}
 		if a.diff {
 			a.t.showDiff(it.target, now.object, wanted)
@@ -166,7 +171,7 @@ func (a *applying) one(ctx context.Context, it *item) error {
 		return wanted, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", it.label(), err)
+		return fmt.Errorf("%s: %w", it.String(), err)
 	}
 	revision := was.revision
 	if is != nil && (a.wait || a.output == "json" || a.output == "yaml") {
@@ -257,10 +262,10 @@ func (a *applying) tell(of target, says string, revision uint64) error {
 		if a.dryRun {
 			says += " (dry run)"
 		}
-		_, err := fmt.Fprintf(a.t.Out, "%s %s\n", of.label(), says)
+		_, err := fmt.Fprintf(a.t.Out, "%s %s\n", of.String(), says)
 		return err
 	case "name":
-		_, err := fmt.Fprintln(a.t.Out, of.label())
+		_, err := fmt.Fprintln(a.t.Out, of.String())
 		return err
 	}
 	return nil
@@ -284,7 +289,7 @@ func (a *applying) waitAll(ctx context.Context) error {
 	defer cancel()
 	for i, it := range a.touched {
 		if it.kind.StatusBucket == "" {
-			a.t.Notef("%s: nobody keeps records of %s, so there is nothing to wait for\n", it.label(),
+			a.t.Notef("%s: nobody keeps records of %s, so there is nothing to wait for\n", it.String(),
 				printable.Text(it.kind.Bucket))
 			continue
 		}

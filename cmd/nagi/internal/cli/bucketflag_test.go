@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/registry"
 )
@@ -58,5 +59,31 @@ func TestAPlainBucketTakesItsOwnNames(t *testing.T) {
 		w.same(first, "pages/shop/home-0")
 		w.ok(append([]string{"get", first, "shop/home-1"}, plain...)...)
 		w.same(w.ok(append([]string{"label", first, "a=b"}, plain...)...), first+" changed\n")
+	})
+}
+
+// What one command calls an object is taken by each other one.
+func TestAnObjectHasOneName(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const name = "Website.example.com/shop/home"
+		w.event("Website", "shop", "home", "Reason", "text", time.Now(), 1)
+		for _, args := range [][]string{
+			{"get", "-n", "shop", "websites", "home", "-o", "name"}, {"get", "-b", "websites", "-o", "name"},
+			{"label", "websites/shop/home", "a=b"}, {"annotate", "websites/shop/home", "a=b"},
+			{"patch", "websites/shop/home", "-p", `{"spec":{"theme":"dark"}}`, "--dry-run"},
+			{"patch", "websites/shop/home", "-p", `{"spec":{"theme":"dark"}}`, "-o", "name"},
+			{"wait", "websites/shop/home"}, {"reconcile", "websites/shop/home"}, {"suspend", "websites/shop/home"},
+			{"resume", "websites/shop/home"}, {"tree", "websites/shop/home"}, {"trace", "websites/shop/home"},
+			{"events", "websites/shop/home"}, {"why", "websites/shop/home"}, {"delete", "websites/shop/home", "--show"},
+			{"describe", "-b", "pages", "--namespaced", "--status-bucket=-", "shop/home-0"}, {"delete", "websites/shop/home"},
+		} {
+			r := w.nagi(args...)
+			said := strings.ReplaceAll(r.out+r.err, name, "NAME")
+			if r.code != 0 || !strings.Contains(said, "NAME") || strings.Contains(strings.ToLower(said), "websites/shop/home") ||
+				strings.Contains(said, "Website/shop") {
+				t.Errorf("%v: exit code %d, with another name than %s\n%s", args, r.code, name, r.out+r.err)
+			}
+		}
+		w.ok("get", "Website.example.com/shop/cart", "website/shop/cart", "Website/shop/cart", "websites/shop/cart")
 	})
 }

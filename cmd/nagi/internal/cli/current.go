@@ -13,7 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -67,8 +66,11 @@ func (s *session) read(ctx context.Context, c *client, key string) (*current, er
 
 // nothingThere is the error about a document that must be there and is not.
 func nothingThere(a target) error {
-	return withCode(CodeNotFound, fmt.Errorf("there is no %s: nagi get %s lists those that there are", a.label(),
-		printable.Text(a.kind.Bucket)))
+	of := target{kind: a.kind}.String()
+	if !a.kind.Registered {
+		of = "--bucket " + of
+	}
+	return withCode(CodeNotFound, fmt.Errorf("there is no %s: nagi get %s lists those that there are", a, of))
 }
 
 // existing is read for a document that must be there.
@@ -146,7 +148,7 @@ func (s *session) change(
 		}
 	}
 	return nil, nil, withCode(CodeRefused, fmt.Errorf("%s is written so often by others that it has changed %d times "+
-		"meanwhile: try again: %w", a.label(), mostConflicts, err))
+		"meanwhile: try again: %w", a.String(), mostConflicts, err))
 }
 
 // unhide puts back what is hidden in a document that a user has written.

@@ -73,7 +73,7 @@ func (e *editing) run(ctx context.Context) (err error) {
 		return err
 	}
 	if e.base.object == nil {
-		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a.label(), e.base.revision))
+		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a.String(), e.base.revision))
 	}
 	f, err := os.CreateTemp("", "nagi-edit-*.yaml") // for its user alone
 	if err != nil {
@@ -124,7 +124,7 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 	}
 	edited = withoutHead(edited)
 	if e.wrong && bytes.Equal(edited, text) {
-		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.label(), says))
+		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.String(), says))
 	}
 	if len(bytes.TrimSpace(edited)) == 0 {
 		e.saved = false
@@ -140,7 +140,7 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 		return edited, wrong, false, nil
 	}
 	if len(threeway.Diff(e.base.object, wanted)) == 0 {
-		e.t.Printf("%s unchanged\n", e.a.label())
+		e.t.Printf("%s unchanged\n", e.a.String())
 		return nil, "", true, nil
 	}
 	err = e.write(context.WithoutCancel(ctx), e.client, e.a.key, e.base, wanted)
@@ -148,7 +148,7 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 		return e.conflict(ctx, wanted, err)
 	}
 	if err == nil {
-		e.t.Printf("%s edited\n", e.a.label())
+		e.t.Printf("%s edited\n", e.a.String())
 		for _, line := range e.unknown {
 			e.t.Notef("%s\n", line)
 		}
@@ -183,7 +183,7 @@ func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
 	if err != nil {
 		return nil, err.Error()
 	}
-	lines := labelled(e.a.label(), found)
+	lines := labelled(e.a.String(), found)
 	e.unknown = nil
 	for _, u := range unknownIn(e.a.kind, wanted, e.base.object) {
 		if e.strict || len(found) > 0 {
@@ -199,14 +199,14 @@ func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error
 	next []byte, says string, done bool, err error,
 ) {
 	if !e.t.Interactive {
-		return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s has changed meanwhile: %w", e.a.label(), cause))
+		return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s has changed meanwhile: %w", e.a.String(), cause))
 	}
 	theirs, err := e.existing(ctx, e.client, e.a)
 	if err != nil {
 		return nil, "", true, err
 	}
 	merged, both := threeway.Merge(e.base.object, mine, theirs.object)
-	e.t.Notef("%s has changed meanwhile, and is at revision %d:\n", e.a.label(), theirs.revision)
+	e.t.Notef("%s has changed meanwhile, and is at revision %d:\n", e.a.String(), theirs.revision)
 	e.t.showDiff(e.a, e.base.object, theirs.object, "as you got it", "as it is")
 	if len(both) > 0 {
 		e.t.Notef("Both have changed %s.\n", printable.Message(strings.Join(both, ", ")))
@@ -223,7 +223,7 @@ func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error
 		next, err = e.text(theirs.object)
 		return next, "", err != nil, err
 	}
-	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.label()))
+	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.String()))
 }
 
 func (e *editing) mergeSays(both []string) string {
@@ -238,7 +238,7 @@ const headMark = "#nagi "
 // head is the comment above a text.
 func (e *editing) head(says string) []byte {
 	head := []string{
-		fmt.Sprintf("%s, revision %d. Lines that begin with %s are not saved.", e.a.label(), e.base.revision,
+		fmt.Sprintf("%s, revision %d. Lines that begin with %s are not saved.", e.a.String(), e.base.revision,
 			strings.TrimSpace(headMark)),
 		"Save to write the document; an empty file changes nothing.",
 	}

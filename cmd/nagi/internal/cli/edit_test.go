@@ -46,11 +46,11 @@ func TestEditKeepsSecretsThatItDoesNotShow(t *testing.T) {
 			seen = text
 			return strings.Replace(text, "pages: 2", "pages: 3", 1)
 		}})
-		if r.code != 0 || r.out != "websites/shop/home edited\n" {
+		if r.code != 0 || r.out != "Website.example.com/shop/home edited\n" {
 			t.Error(r)
 		}
 		if strings.Contains(seen, "hunter2") || !strings.Contains(seen, "  password: (secret)\n") ||
-			!strings.HasPrefix(seen, "#nagi websites/shop/home, revision ") {
+			!strings.HasPrefix(seen, "#nagi Website.example.com/shop/home, revision ") {
 			t.Error(seen)
 		}
 		w.same(w.value("websites", "shop.home"),
@@ -153,7 +153,7 @@ func TestDiffShowsWhatApplyWouldChange(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const file = `{"kind":"Website","metadata":{"name":"home","namespace":"shop"},"spec":{"pages":3,"password":"new"}}`
 		r := w.with(file, 4, "diff", "-f", "-")
-		w.same(r.out, "--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
+		w.same(r.out, "--- Website.example.com/shop/home (is)\n+++ Website.example.com/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
 			" spec:\n   host: home.example\n-  pages: 2\n-  password: (secret)\n+  pages: 3\n+  password: (secret, changed)\n")
 		w.with(file, 0, "apply", "-f", "-")
 		w.with(file, 0, "diff", "-f", "-")

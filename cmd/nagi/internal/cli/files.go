@@ -41,9 +41,6 @@ type item struct {
 	revision uint64 // metadata.resourceVersion; 0 if the manifest has none
 }
 
-// label is how a document is called in the output of commands that write.
-func (a target) label() string { return printable.Text(a.kind.Bucket + "/" + a.key) }
-
 // read reads the manifests of the files.
 func (f *fileFlags) read(t *tool) ([]*manifests.Manifest, error) {
 	if len(f.names) == 0 {
@@ -74,10 +71,10 @@ func (s *session) items(ctx context.Context, f *fileFlags) ([]*item, error) {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", m.Where(), err))
 			continue
 		}
-		if other := at[it.label()]; other != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %s stands in %s, too", m.Where(), it.label(), other.Where()))
+		if other := at[it.String()]; other != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %s stands in %s, too", m.Where(), it.String(), other.Where()))
 		}
-		at[it.label()] = it
+		at[it.String()] = it
 		all = append(all, it)
 	}
 	if !f.noValidate {

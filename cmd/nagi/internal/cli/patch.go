@@ -148,8 +148,8 @@ func (t *tool) checked(a target, was, document map[string]any, strict bool) erro
 	if err != nil {
 		return err
 	}
-	wrong := labelled(a.label(), found)
-	isWrong, at := strict || len(wrong) > 0, func(string) string { return a.label() }
+	wrong := labelled(a.String(), found)
+	isWrong, at := strict || len(wrong) > 0, func(string) string { return a.String() }
 	return t.invalid(append(wrong, t.unknownMembers(a.kind, unknownIn(a.kind, document, was), isWrong, at)...))
 }
 

@@ -19,13 +19,13 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	}
 	kept := map[string]bool{}
 	for _, it := range items {
-		kept[it.label()] = true
+		kept[it.String()] = true
 	}
 	var gone []doomed
 	for _, k := range all {
 		err := a.scan(ctx, k, "", func(d kinds.Document) error {
 			of := target{k, d.Key}
-			if !kept[of.label()] && a.isOfSet(d.Value) {
+			if !kept[of.String()] && a.isOfSet(d.Value) {
 				gone = append(gone, doomed{target: of, revision: d.Revision, value: bytes.Clone(d.Value)})
 			}
 			return nil
@@ -103,10 +103,10 @@ func (s *session) remove(ctx context.Context, d doomed) error {
 	err = c.Delete(within, d.key, entity.IfRevision(d.revision))
 	if apierrors.IsConflict(err) {
 		return withCode(CodeRefused, fmt.Errorf("%s has changed since it was looked at, and stays: look again, and "+
-			"delete it then", d.label()))
+			"delete it then", d.String()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.label(), err)
+		return fmt.Errorf("%s: %w", d.String(), err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/conn"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -36,8 +37,9 @@ func (t *tool) connect() (*session, error) {
 		return t.session, nil
 	}
 	nc, js, err := t.flags.Connect()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(err)
+	_, unconnected := errors.AsType[*conn.Unconnected](err)
+	if err != nil && (!unconnected || errors.Is(err, fs.ErrNotExist)) {
+		return nil, usage(err) // of flags, files, or a context
 	}
 	if err != nil {
 		return nil, err
@@ -85,6 +87,20 @@ func (s *session) kind(ctx context.Context, name string) (*kinds.Kind, error) {
 	return kinds.Of(found.Entries, name)
 }
 
+// called is the name of the kind that documents, owners and events call so; what the registry does not have stays as it
+// is.
+func (s *session) called(ctx context.Context, kind string) string {
+	found, err := s.kinds(ctx)
+	if err != nil {
+		return kind
+	}
+	k, err := kinds.Of(found.Entries, kind)
+	if err != nil || k.Kind != kind {
+		return kind
+	}
+	return k.Name()
+}
+
 // client makes a client of a kind's documents, which is closed when the command ends.
 func (s *session) client(ctx context.Context, k *kinds.Kind) (*entity.Client[*kinds.Object], error) {
 	ctx, cancel := s.within(ctx)
@@ -122,7 +138,7 @@ type target struct {
 	key  string // client-go's: "name", or "namespace/name"; "" if none was named
 }
 
-// String names it as the user would.
+// String is its one name, which each command takes: KIND/KEY, or with --bucket, BUCKET/KEY.
 func (a target) String() string {
 	if a.key == "" {
 		return printable.Text(a.kind.Name())

@@ -55,7 +55,7 @@ func TestALostAcknowledgementIsSettled(t *testing.T) {
 			return is
 		}, natstest.Fate{Lost: true}))
 		r := w.at(w.Context(), proxy.URL(), homeFile+"spec: {theme: dark}\n", "--timeout", "20s", "apply", "-f", "-")
-		if r.code != 0 || r.out != "websites/shop/home configured\n" || !lost {
+		if r.code != 0 || r.out != "Website.example.com/shop/home configured\n" || !lost {
 			t.Error(r, lost)
 		}
 		if !strings.Contains(w.value("websites", "shop.home"), `"theme":"dark"`) {
@@ -130,7 +130,7 @@ func TestCtrlCBetweenDocumentsLeavesNothingHalfDone(t *testing.T) {
 			Options: []nats.Option{natstest.Dialer()},
 		}
 		code := Run(ctx, env, []string{"--server", w.srv.URL(), "apply", "-f", "-"})
-		if code != 1 || stdout.String() != "websites/shop/a created\n" ||
+		if code != 1 || stdout.String() != "Website.example.com/shop/a created\n" ||
 			!strings.Contains(stderr.String(), "1 of 3 documents are done") {
 			t.Error(code, stdout.String(), stderr.String())
 		}

@@ -49,6 +49,8 @@ type Node struct {
 	// Note is what is to be known of how it was found, or of what was not.
 	Note string  `json:"note,omitempty"`
 	Owns []*Node `json:"owns,omitempty"`
+
+	registered bool // the registry has its kind
 }
 
 // Name is what to call the object: Website/shop/home, deployments.apps/shop/web.
@@ -61,6 +63,18 @@ func (n *Node) Name() string {
 		return what
 	}
 	return what + "/" + n.Key
+}
+
+// Argument is the name as commands take it: Website.example.com/shop/home; pages/shop/home-0, with --bucket, of a bucket
+// that the registry does not have.
+func (n *Node) Argument() string {
+	switch {
+	case n.In != registry.InNATS || n.Key == "":
+		return n.Name()
+	case n.registered:
+		return registry.Key(n.Kind, n.APIVersion) + "/" + n.Key
+	}
+	return n.Bucket + "/" + n.Key
 }
 
 // note makes a node of a note.
@@ -94,7 +108,7 @@ func (b *Builder) Tree(ctx context.Context, kind *kinds.Kind, key string) (*Node
 		return nil, notFound(kind, key)
 	}
 	g := &growth{Builder: b, path: map[string]bool{}, lists: map[string]listed{}}
-	root := documentNode(kind.Entry, d, kind.Namespaced)
+	root := b.documentNode(kind.Entry, d, kind.Namespaced)
 	g.grow(ctx, root, kind, 0)
 	if g.left > 0 {
 		root.Note = joined(root.Note, fmt.Sprintf("%d more are not shown: a tree has %d objects at most", g.left,
@@ -116,11 +130,11 @@ func placeOf(e *registry.Entry) follow.Place {
 }
 
 // documentNode is the node of a document. Where it is not known whether keys have a namespace, the document says it.
-func documentNode(e *registry.Entry, d follow.Document, namespaced bool) *Node {
+func (b *Builder) documentNode(e *registry.Entry, d follow.Document, namespaced bool) *Node {
 	namespaced = namespaced || d.Namespace != "" && strings.HasPrefix(d.Key, d.Namespace+".")
 	n := &Node{
 		In: registry.InNATS, Kind: e.Kind, APIVersion: e.APIVersion, Bucket: e.Bucket,
-		Key: follow.ClientKey(d.Key, namespaced), Health: Unknown,
+		Key: follow.ClientKey(d.Key, namespaced), Health: Unknown, registered: slices.Contains(b.Kinds, e),
 	}
 	if d.Unreadable {
 		n.Note = "the document is not JSON"
@@ -248,7 +262,7 @@ func (g *growth) documents(ctx context.Context, n *Node, kind *kinds.Kind, o own
 		if !o.allows(named, kind.Kind, n.Key) {
 			continue
 		}
-		child := documentNode(entry, d, registered && entry.Namespaced)
+		child := g.documentNode(entry, d, registered && entry.Namespaced)
 		child.Note = joined(child.Note, doubt(named, child.Key, n.Key))
 		if g.add(n, child) {
 			g.grow(ctx, child, &kinds.Kind{Entry: entry, Registered: registered}, depth+1)
