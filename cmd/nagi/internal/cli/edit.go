@@ -115,14 +115,15 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 	if err := os.WriteFile(e.file, append(e.head(says), text...), 0o600); err != nil {
 		return nil, "", true, err
 	}
-	if err := e.edit(ctx); err != nil {
-		return nil, "", true, err
-	}
+	failed := e.edit(ctx)
 	edited, err := os.ReadFile(e.file)
+	if edited = withoutHead(edited); failed != nil {
+		e.saved = e.saved || len(bytes.TrimSpace(edited)) > 0 && !bytes.Equal(edited, text)
+		return nil, "", true, failed
+	}
 	if err != nil {
 		return nil, "", true, err
 	}
-	edited = withoutHead(edited)
 	if e.wrong && bytes.Equal(edited, text) {
 		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.String(), says))
 	}
@@ -219,11 +220,28 @@ func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error
 		next, err = e.text(merged)
 		return next, e.mergeSays(both), err != nil, err
 	case "r", "reload":
+		if err := e.keep(mine); err != nil {
+			return nil, "", true, err
+		}
 		e.base, e.shown, e.saved = theirs, theirs, false
 		next, err = e.text(theirs.object)
 		return next, "", err != nil, err
 	}
 	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.String()))
+}
+
+// keep puts what the user has typed into a file of its own, before he begins again.
+func (e *editing) keep(mine map[string]any) error {
+	text, err := e.text(mine)
+	if err != nil {
+		return err
+	}
+	file := strings.TrimSuffix(e.file, ".yaml") + fmt.Sprintf("-of-revision-%d.yaml", e.base.revision)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	e.t.Notef("Your text is in %s.\n", file)
+	return nil
 }
 
 func (e *editing) mergeSays(both []string) string {

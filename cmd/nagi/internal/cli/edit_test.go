@@ -122,6 +122,13 @@ func TestEditOffersWhatToDoAboutAConflict(t *testing.T) {
 		if r.code != 0 || !strings.Contains(w.value("websites", "shop.home"), `"pages":5`) {
 			t.Error(r)
 		}
+		file := regexp.MustCompile(`Your text is in (\S+)\.\n`).FindStringSubmatch(r.err)
+		if file == nil {
+			t.Fatal("what was typed before is lost: ", r.err)
+		}
+		if text, err := os.ReadFile(file[1]); err != nil || !strings.Contains(string(text), "pages: 9") {
+			t.Error(string(text), err)
+		}
 		r = w.edits("a\n", []func(string) string{meanwhile("pages: 5", "pages: 9")})
 		if r.code != 5 || !strings.Contains(r.err, "your text is in ") || w.value("websites", "shop.home") != theirs {
 			t.Error(r)
@@ -147,6 +154,18 @@ func TestEditRunsTheUsersEditor(t *testing.T) {
 	w.same(w.value("things", "a"), `{"spec":{"pages":7}}`)
 	t.Setenv("EDITOR", "false")
 	w.with("", 1, "edit", "a", "-b", "things")
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "nagi-edit-*")); len(left) > 0 {
+		t.Error(left)
+	}
+	t.Setenv("EDITOR", "sed -i 's/pages: 7/pages: 8/' \"$1\"; false")
+	r := w.with("", 1, "edit", "a", "-b", "things")
+	file := regexp.MustCompile(`your text is in (\S+)`).FindStringSubmatch(r.err)
+	if file == nil {
+		t.Fatal("what was typed is lost: ", r.err)
+	}
+	if text, err := os.ReadFile(file[1]); err != nil || !strings.Contains(string(text), "pages: 8") {
+		t.Error(string(text), err)
+	}
 }
 
 func TestDiffShowsWhatApplyWouldChange(t *testing.T) {

@@ -101,6 +101,19 @@ func (s *session) remove(ctx context.Context, d doomed) error {
 	within, cancel := s.within(ctx)
 	defer cancel()
 	err = c.Delete(within, d.key, entity.IfRevision(d.revision))
+	unanswered := codeOf(ctx, err) == CodeUnreachable
+	if unanswered || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// It may be gone all the same, by a first try whose answer was lost.
+		now, lost := s.read(ctx, c, d.key)
+		switch {
+		case lost != nil:
+			return notKnown(d.target, "deleted", err)
+		case !now.exists():
+			return nil
+		case unanswered:
+			return fmt.Errorf("%s: %w: no answer came in time, and it is still there: look again, and try again", d, err)
+		}
+	}
 	if apierrors.IsConflict(err) {
 		return withCode(CodeRefused, fmt.Errorf("%s has changed since it was looked at, and stays: look again, and "+
 			"delete it then", d.String()))
