@@ -75,6 +75,9 @@ func Run(ctx context.Context, env Env, args []string) int {
 	if text := said(err); text != "" && !isSilent(err) {
 		fmt.Fprintf(t.Err, "nagi: %s\n", text)
 	}
+	if code == CodeForbidden {
+		t.Notef("nagi bootstrap KIND --print=permissions prints what each role may: an administrator grants it\n")
+	}
 	if code == CodeUsage && ran != nil && !isSilent(err) {
 		fmt.Fprintf(t.Err, "See %s --help\n", ran.CommandPath())
 	}
