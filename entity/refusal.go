@@ -53,7 +53,10 @@ const (
 
 // Is makes errors.Is find ErrRefused, and of a bucket that does not exist what package jetstream says then.
 func (e *apiError) Is(target error) bool {
-	return target == ErrRefused && e.isFinal() || target == jetstream.ErrBucketNotFound && e.ErrorCode == codeStreamNotFound
+	if target == jetstream.ErrBucketNotFound {
+		return e.ErrorCode == codeStreamNotFound
+	}
+	return target == ErrRefused && e.isFinal()
 }
 
 // owed is what not to do where something is full, however pressing it is.

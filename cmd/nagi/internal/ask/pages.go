@@ -113,7 +113,8 @@ func (c Controller) Vanished(ctx context.Context, progress func(*service.BrakeVa
 		}
 		return p.Next
 	}
-	read, err := whole(c, "the list of what vanished", pages(ctx, c.Patient(listingTakes), "brake-vanished", page, next),
+	read, err := whole(c, "the list of what vanished",
+		pages(ctx, c.Patient(listingTakes), "brake-vanished", page, next),
 		func(p *service.BrakeVanished) list { return list{p.Engagement, p.Count, p.NotRestorable} })
 	for _, p := range read {
 		before := all.Vanished

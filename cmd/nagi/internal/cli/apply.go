@@ -114,7 +114,8 @@ func (a *applying) run(ctx context.Context, t *tool) (err error) {
 		return usage(errors.New("--prune needs --set NAME, which says of what the files are all"))
 	}
 	if wrong := validation.IsValidLabelValue(a.set); len(wrong) > 0 {
-		return usage(fmt.Errorf("--set %s is no value of a label: %s", printable.Quote(a.set), strings.Join(wrong, "; ")))
+		return usage(fmt.Errorf("--set %s is no value of a label: %s", printable.Quote(a.set),
+			strings.Join(wrong, "; ")))
 	}
 	if a.session, err = t.connect(); err != nil {
 		return err
@@ -183,20 +184,6 @@ func (a *applying) one(ctx context.Context, it *item) error {
 	}
 	a.touched = append(a.touched, it)
 	return a.tell(it.target, says, revision)
-}
-
-// isAsNamed refuses where a document is at another revision than its file names.
-func (a *applying) isAsNamed(it *item, now *current) error {
-	if a.createOnly || it.revision == 0 || it.revision == now.revision {
-		return nil
-	}
-	if !now.exists() {
-		return withCode(CodeRefused, fmt.Errorf("it is gone, and the file names revision %d (metadata.resourceVersion): "+
-			"to create it anew take that out of the file", it.revision))
-	}
-	return withCode(CodeRefused, fmt.Errorf("it is at revision %d, and not at %d, which the file names "+
-		"(metadata.resourceVersion): look what has changed (nagi diff -f), and get it again, or take the revision out of "+
-		"the file to apply the file to what is there", now.revision, it.revision))
 }
 
 // wanted is what a document becomes.

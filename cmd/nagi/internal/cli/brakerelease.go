@@ -233,8 +233,8 @@ func (s *session) isStatusBucketOf(ctx context.Context, kv jetstream.KeyValue, c
 		}
 		holds = fmt.Sprintf("its key %s names %s", record.KeyController, printable.Quote(name))
 	}
-	return withCode(CodeRefused, fmt.Errorf("bucket %s is not the status bucket of controller %s, whatever the registry "+
-		"says: %s. Nothing is written there; --bucket, --status-bucket and --controller name others",
+	return withCode(CodeRefused, fmt.Errorf("bucket %s is not the status bucket of controller %s, whatever the "+
+		"registry says: %s. Nothing is written there; --bucket, --status-bucket and --controller name others",
 		printable.Quote(kv.Bucket()), printable.Quote(controller), holds))
 }
 

@@ -43,8 +43,8 @@ func (s *session) ofBucket(ctx context.Context) (*kinds.Kind, error) {
 		return nil, err
 	}
 	if err != nil {
-		s.t.Notef("nagi: whether the registry has bucket %s is not known, and so neither its secrets nor its schema: %s\n",
-			printable.Text(s.t.plain.Bucket), printable.Message(err.Error()))
+		s.t.Notef("nagi: whether the registry has bucket %s is not known, and so neither its secrets nor its schema: "+
+			"%s\n", printable.Text(s.t.plain.Bucket), printable.Message(err.Error()))
 		found = &registry.Kinds{}
 	}
 	var all []*registry.Entry
@@ -79,8 +79,8 @@ func (p *plainFlags) registered(e *registry.Entry) (*kinds.Kind, error) {
 		if e.Namespaced {
 			is = "have namespaces"
 		}
-		return nil, usage(fmt.Errorf("bucket %s is that of %s, whose keys %s: leave --namespaced out, or write the kind "+
-			"instead of --bucket", printable.Text(e.Bucket), printable.Text(k.Name()), is))
+		return nil, usage(fmt.Errorf("bucket %s is that of %s, whose keys %s: leave --namespaced out, or write the "+
+			"kind instead of --bucket", printable.Text(e.Bucket), printable.Text(k.Name()), is))
 	}
 	status := p.StatusBucket
 	if status == "" || status == e.StatusBucket || status == entity.NoStatusBucket && e.StatusBucket == "" {
@@ -97,8 +97,8 @@ func (p *plainFlags) registered(e *registry.Entry) (*kinds.Kind, error) {
 	}
 	slices.Sort(kept)
 	kept = slices.DeleteFunc(slices.Compact(kept), func(name string) bool { return name == "" })
-	return nil, usage(fmt.Errorf("bucket %s is that of %s, whose records are in %s: leave --status-bucket out, or write "+
-		"the kind instead of --bucket", printable.Text(e.Bucket), printable.Text(k.Name()),
+	return nil, usage(fmt.Errorf("bucket %s is that of %s, whose records are in %s: leave --status-bucket out, or "+
+		"write the kind instead of --bucket", printable.Text(e.Bucket), printable.Text(k.Name()),
 		strings.Join(append(kept, "no bucket")[:max(1, len(kept))], " and ")))
 }
 
@@ -106,9 +106,9 @@ func (p *plainFlags) registered(e *registry.Entry) (*kinds.Kind, error) {
 func withoutKind(k *kinds.Kind, arg, namespace string) string {
 	name, key, ok := strings.Cut(arg, "/")
 	slashes := strings.Count(key, "/")
-	switch {
-	case !ok, k.Namespaced && slashes == 0 && (namespace == "" || namespace == name), !strings.EqualFold(name, k.Bucket) &&
-		!strings.EqualFold(name, k.Kind) && !strings.EqualFold(name, k.Name()):
+	inNamespace := k.Namespaced && slashes == 0 && (namespace == "" || namespace == name)
+	isIt := strings.EqualFold(name, k.Bucket) || strings.EqualFold(name, k.Kind) || strings.EqualFold(name, k.Name())
+	if !ok || inNamespace || !isIt {
 		return arg
 	}
 	return key

@@ -77,13 +77,13 @@ func (s *session) nothingToAsk(ctx context.Context) error {
 	says := "of the kinds in the registry of this server none is meant"
 	switch name := s.t.plain.controller; {
 	case len(found.Entries) == 0:
-		says = "no kinds are registered on this server (bucket " + registry.Bucket + "), so nothing was looked at: is it " +
-			"the right one? --context and --server name another"
+		says = "no kinds are registered on this server (bucket " + registry.Bucket + "), so nothing was looked at: " +
+			"is it the right one? --context and --server name another"
 	case name != "":
 		says = "the registry of this server has no controller " + printable.Quote(name)
 	}
-	return withCode(CodeNotFound, fmt.Errorf("%s. --bucket BUCKET (with --namespaced where keys are NAMESPACE/NAME) and "+
-		"--controller NAME name what is not registered", says))
+	return withCode(CodeNotFound, fmt.Errorf("%s. --bucket BUCKET (with --namespaced where keys are NAMESPACE/NAME) "+
+		"and --controller NAME name what is not registered", says))
 }
 
 // keeper is the one controller of a kind that an act is about.

@@ -157,7 +157,8 @@ func (s *session) change(
 		case now.revision != was.revision && isAs(now, is):
 			return was, is, nil
 		case unanswered:
-			return was, is, fmt.Errorf("%w: no answer came in time, and it is not written yet: look again, and try again", err)
+			return was, is, fmt.Errorf("%w: no answer came in time, and it is not written yet: look again, and try "+
+				"again", err)
 		}
 	}
 	return nil, nil, withCode(CodeRefused, fmt.Errorf("%s is written so often by others that it has changed %d times "+
@@ -166,8 +167,8 @@ func (s *session) change(
 
 // notKnown is the error about a write of which no answer came, where nobody could look what became of it.
 func notKnown(a target, done string, err error) error {
-	return fmt.Errorf("%w: whether it is %s is not known, as no answer came and it could not be looked at: once the server "+
-		"answers, nagi get %s -o yaml shows it", err, done, a)
+	return fmt.Errorf("%w: whether it is %s is not known, as no answer came and it could not be looked at: once the "+
+		"server answers, nagi get %s -o yaml shows it", err, done, a)
 }
 
 // isAs reports whether a document is what was to be written.

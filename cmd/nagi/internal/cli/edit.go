@@ -73,7 +73,7 @@ func (e *editing) run(ctx context.Context) (err error) {
 		return err
 	}
 	if e.base.object == nil {
-		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a.String(), e.base.revision))
+		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a, e.base.revision))
 	}
 	f, err := os.CreateTemp("", "nagi-edit-*.yaml") // for its user alone
 	if err != nil {

@@ -111,7 +111,8 @@ func (s *session) remove(ctx context.Context, d doomed) error {
 		case !now.exists():
 			return nil
 		case unanswered:
-			return fmt.Errorf("%s: %w: no answer came in time, and it is still there: look again, and try again", d, err)
+			return fmt.Errorf("%s: %w: no answer came in time, and it is still there: look again, and try "+
+				"again", d, err)
 		}
 	}
 	if apierrors.IsConflict(err) {

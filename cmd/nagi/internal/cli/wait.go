@@ -51,8 +51,8 @@ It ends with the exit code 4 at the end of --wait-timeout, or where waiting is i
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if cmd.Flag("timeout").Changed && !cmd.Flag("wait-timeout").Changed {
-				t.Notef("nagi: --timeout is for one answer, as in each command; --wait-timeout says how long to wait for "+
-					"the document, which is %v now\n", timeout)
+				t.Notef("nagi: --timeout is for one answer, as in each command; --wait-timeout says how long to wait "+
+					"for the document, which is %v now\n", timeout)
 			}
 			err = s.waitFor(ctx, a, until)
 			return t.tellWaited(cmd.Context(), a, until, output, err)

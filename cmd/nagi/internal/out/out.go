@@ -95,8 +95,8 @@ func escaped(text []byte) []byte {
 	return b.Bytes()
 }
 
-// YAML prints a value as the YAML of its JSON, with numbers as they are written. Where that would have what is no printable text, such as marks of
-// direction, it prints the JSON, which is YAML too.
+// YAML prints a value as the YAML of its JSON, with numbers as they are written. Where that would have what is no
+// printable text, such as marks of direction, it prints the JSON, which is YAML too.
 func (s *Streams) YAML(v any) error {
 	text, err := encode(v)
 	if err != nil {
