@@ -51,8 +51,13 @@ const (
 	storedTooLarge     = "message too large"
 )
 
-// Is makes errors.Is find ErrRefused.
-func (e *apiError) Is(target error) bool { return target == ErrRefused && e.isFinal() }
+// Is makes errors.Is find ErrRefused, and of a bucket that does not exist what package jetstream says then.
+func (e *apiError) Is(target error) bool {
+	if target == jetstream.ErrBucketNotFound {
+		return e.ErrorCode == codeStreamNotFound
+	}
+	return target == ErrRefused && e.isFinal()
+}
 
 // owed is what not to do where something is full, however pressing it is.
 const owed = "do not purge or remove keys or streams of status buckets, whose records are teardowns that are owed"

@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 
 	// The tool.
 	"cmd/nagi":                  {"cmd/nagi/internal/cli"},
-	"cmd/nagi/internal/out":     {"internal/printable"},
+	"cmd/nagi/internal/out":     {"cmd/nagi/internal/manifests", "internal/printable"},
 	"cmd/nagi/internal/conn":    {"internal/clicontext"},
 	"cmd/nagi/internal/ask":     {"service"},
 	"cmd/nagi/internal/project": {},

@@ -11,7 +11,7 @@ import (
 )
 
 // elsewhere are pages whose commands other tests run.
-var elsewhere = []string{"docs/restoring.md", "docs/nagi.md"}
+var elsewhere = []string{"docs/restoring.md", "docs/nagi.md", tasksPage}
 
 // mentioned are commands that the pages name, and do not show how to give.
 var mentioned = []string{

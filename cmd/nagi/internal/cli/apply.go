@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -59,8 +61,10 @@ all else stays as others wrote it. Lists are replaced as a whole. So that apply 
 of these members, without values, in the annotation nagi/last-applied. A secret that the file shows as (secret) keeps
 its value.
 
-All files are read and checked against the schemas before the first document is written. Each is written by
-compare-and-set, and one that is as the file says is not written. What is left of a document's TTL stays.
+All files are read and checked against the schemas before the first document is written. Members that a kind does not
+know are told and kept; --strict refuses them. Each document is written by compare-and-set, and one that is as the file
+says is not written. Where the file has metadata.resourceVersion, as what nagi get -o yaml prints, it is written only if
+the document is at that revision still. What is left of a document's TTL stays.
 
 --set NAME labels the documents with nagi/set: NAME; with --prune, documents with this label that are in no file are
 deleted, after they were counted and confirmed.`,
@@ -80,8 +84,8 @@ deleted, after they were counted and confirmed.`,
 }
 
 func (a *applying) registerCommon(cmd *cobra.Command) {
+	a.files.registerFiles(cmd)
 	a.files.register(cmd)
-	a.files.registerValidation(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "say what would happen, and write nothing")
 	flags.BoolVar(&a.wait, "wait", false, "wait until the controllers have reconciled the documents")
@@ -95,7 +99,7 @@ func (t *tool) createCommand() *cobra.Command {
 		Use:   "create -f FILE",
 		Short: "Create documents of files, and refuse those that there are",
 		Long: `Create documents of files, and refuse those that there are. Files are as nagi apply has them.
-A later apply of the same files takes over what create has written.`,
+A metadata.resourceVersion means nothing here. A later apply of the same files takes over what create has written.`,
 		Example: `  echo '{"kind":"Website","metadata":{"name":"fresh"},"spec":{"pages":1}}' | nagi create -f - -n shop
   echo '{"kind":"Website","metadata":{"name":"home"}}' | nagi create -f - -n shop  # exit code 5`,
 		Args: cobra.NoArgs,
@@ -108,6 +112,10 @@ A later apply of the same files takes over what create has written.`,
 func (a *applying) run(ctx context.Context, t *tool) (err error) {
 	if a.prune && a.set == "" {
 		return usage(errors.New("--prune needs --set NAME, which says of what the files are all"))
+	}
+	if wrong := validation.IsValidLabelValue(a.set); len(wrong) > 0 {
+		return usage(fmt.Errorf("--set %s is no value of a label: %s", printable.Quote(a.set),
+			strings.Join(wrong, "; ")))
 	}
 	if a.session, err = t.connect(); err != nil {
 		return err
@@ -137,6 +145,9 @@ func (a *applying) one(ctx context.Context, it *item) error {
 	}
 	says := "unchanged"
 	was, is, err := a.change(ctx, c, it.target, func(now *current) (map[string]any, error) {
+		if err := a.isAsNamed(it, now); err != nil {
+			return nil, err
+		}
 		wanted, err := a.wanted(it, now)
 		switch {
 		case err != nil:
@@ -149,8 +160,8 @@ func (a *applying) one(ctx context.Context, it *item) error {
 			says = "unchanged"
 		}
 		if a.createOnly && now.exists() {
-			return nil, withCode(CodeRefused, fmt.Errorf("%s is there already, at revision %d: apply changes it",
-				it.label(), now.revision))
+			return nil, withCode(CodeRefused, fmt.Errorf("it is there already, at revision %d: apply changes it",
+				now.revision))
 		}
 		if a.diff {
 			a.t.showDiff(it.target, now.object, wanted)
@@ -161,7 +172,7 @@ func (a *applying) one(ctx context.Context, it *item) error {
 		return wanted, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", it.label(), err)
+		return fmt.Errorf("%s: %w", it.String(), err)
 	}
 	revision := was.revision
 	if is != nil && (a.wait || a.output == "json" || a.output == "yaml") {
@@ -238,10 +249,10 @@ func (a *applying) tell(of target, says string, revision uint64) error {
 		if a.dryRun {
 			says += " (dry run)"
 		}
-		_, err := fmt.Fprintf(a.t.Out, "%s %s\n", of.label(), says)
+		_, err := fmt.Fprintf(a.t.Out, "%s %s\n", of.String(), says)
 		return err
 	case "name":
-		_, err := fmt.Fprintln(a.t.Out, of.label())
+		_, err := fmt.Fprintln(a.t.Out, of.String())
 		return err
 	}
 	return nil
@@ -265,7 +276,7 @@ func (a *applying) waitAll(ctx context.Context) error {
 	defer cancel()
 	for i, it := range a.touched {
 		if it.kind.StatusBucket == "" {
-			a.t.Notef("%s: nobody keeps records of %s, so there is nothing to wait for\n", it.label(),
+			a.t.Notef("%s: nobody keeps records of %s, so there is nothing to wait for\n", it.String(),
 				printable.Text(it.kind.Bucket))
 			continue
 		}

@@ -38,13 +38,13 @@ metadata: {name: home, namespace: shop}
 func TestApplyTakesWhatTheFileNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.with(homeFile+"spec: {host: home.example, pages: 3, big: 9007199254740993}\n", 0, "apply", "-f", "-")
-		w.same(first.out, "websites/shop/home configured\n")
+		w.same(first.out, "Website.example.com/shop/home configured\n")
 		w.same(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"big\":true,\"host\":true,\"pages\":true}}"},"labels":{"tier":"gold"}},`+
 			`"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`)
 		revision := w.revision("websites", "shop.home")
 		again := w.with(homeFile+"spec: {host: home.example, pages: 3, big: 9007199254740993}\n", 0, "apply", "-f", "-")
-		w.same(again.out, "websites/shop/home unchanged\n")
+		w.same(again.out, "Website.example.com/shop/home unchanged\n")
 		if now := w.revision("websites", "shop.home"); now != revision {
 			t.Errorf("what is unchanged was written, at revision %d", now)
 		}
@@ -61,11 +61,11 @@ func TestApplyTakesWhatTheFileNames(t *testing.T) {
 func TestApplyCreatesAndKeepsSecrets(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const file = `{"kind":"Website","metadata":{"name":"n.ew","creationTimestamp":null},"spec":{"password":"p4"}}`
-		w.same(w.with(file, 0, "apply", "-f", "-", "-n", "shop", "-o", "name").out, "websites/shop/n.ew\n")
+		w.same(w.with(file, 0, "apply", "-f", "-", "-n", "shop", "-o", "name").out, "Website.example.com/shop/n.ew\n")
 		w.same(w.value("websites", "shop.n.ew"), `{"metadata":{"annotations":{"nagi/last-applied":`+
 			`"{\"metadata\":{},\"spec\":{\"password\":true}}"}},"spec":{"password":"p4"}}`)
 		hidden := strings.Replace(file, "p4", "(secret)", 1)
-		w.same(w.with(hidden, 0, "apply", "-f", "-", "-n", "shop").out, "websites/shop/n.ew unchanged\n")
+		w.same(w.with(hidden, 0, "apply", "-f", "-", "-n", "shop").out, "Website.example.com/shop/n.ew unchanged\n")
 		other := w.with(strings.Replace(hidden, "n.ew", "other", 1), 2, "apply", "-f", "-", "-n", "shop")
 		if !strings.Contains(other.err, "spec.password is (secret)") || w.value("websites", "shop.other") != "" {
 			t.Error(other.err)
@@ -73,7 +73,7 @@ func TestApplyCreatesAndKeepsSecrets(t *testing.T) {
 		diff := w.with(strings.Replace(file, "p4", "p5", 1), 0, "apply", "-f", "-", "-n", "shop", "--dry-run", "--diff")
 		if strings.Contains(diff.out, "p4") || strings.Contains(diff.out, "p5") ||
 			!strings.Contains(diff.out, "+  password: (secret, changed)") ||
-			!strings.HasSuffix(diff.out, "websites/shop/n.ew configured (dry run)\n") {
+			!strings.HasSuffix(diff.out, "Website.example.com/shop/n.ew configured (dry run)\n") {
 			t.Error(diff.out)
 		}
 		without := strings.Replace(file, `"password":"p4"`, "", 1)
@@ -94,7 +94,7 @@ func TestAllFilesAreCheckedBeforeTheFirstWrite(t *testing.T) {
 		r := w.with("", 2, "apply", "-f", dir)
 		for _, says := range []string{
 			"b.yaml:6:10: spec.pages: ", "b.yaml:7:10: spec.theme: ", "b.yaml:9: there is no kind \"Webside\"",
-			"b.yaml:12: metadata.name is missing", "websites/shop/home stands in ",
+			"b.yaml:12: metadata.name is missing", "Website.example.com/shop/home stands in ",
 		} {
 			if !strings.Contains(r.err, says) {
 				t.Errorf("%s\nhas no %s", r.err, says)
@@ -137,9 +137,9 @@ func TestPruneDeletesWhatIsInNoFile(t *testing.T) {
 		two := "kind: Website\nmetadata: {name: a, namespace: shop}\n---\nkind: Website\nmetadata: {name: b, namespace: shop}\n"
 		one, _, _ := strings.Cut(two, "---")
 		apply := []string{"apply", "-f", "-", "--set", "s1", "--prune"}
-		w.same(w.with(two, 0, apply...).out, "websites/shop/a created\nwebsites/shop/b created\n")
+		w.same(w.with(two, 0, apply...).out, "Website.example.com/shop/a created\nWebsite.example.com/shop/b created\n")
 		w.same(w.with(one, 0, append(apply, "--dry-run")...).out,
-			"websites/shop/a unchanged (dry run)\nwebsites/shop/b pruned (dry run)\n")
+			"Website.example.com/shop/a unchanged (dry run)\nWebsite.example.com/shop/b pruned (dry run)\n")
 		asked := w.with(one, 2, apply...)
 		if !strings.Contains(asked.err, `1 document of set "s1" in no file: --yes`) {
 			t.Error(asked.err)
@@ -148,7 +148,7 @@ func TestPruneDeletesWhatIsInNoFile(t *testing.T) {
 		if w.value("websites", "shop.b") == "" {
 			t.Fatal("it is gone, and nobody has confirmed that")
 		}
-		w.same(w.with(one, 0, append(apply, "--expect", "1")...).out, "websites/shop/a unchanged\nwebsites/shop/b pruned\n")
+		w.same(w.with(one, 0, append(apply, "--expect", "1")...).out, "Website.example.com/shop/a unchanged\nWebsite.example.com/shop/b pruned\n")
 		w.same(w.value("websites", "shop.b"), "")
 		if w.value("websites", "shop.home") == "" {
 			t.Error("a document of no set is gone")
@@ -166,23 +166,29 @@ func TestPruneLooksAtABucketOnce(t *testing.T) {
 		w.must(err)
 		const file = "kind: Website\nmetadata: {name: a, namespace: shop}\n"
 		r := w.with(file, 0, "apply", "-f", "-", "--set", "s1", "--prune", "--yes")
-		w.same(r.out, "websites/shop/a created\n")
+		w.same(r.out, "Website.example.com/shop/a created\n")
 		if r := w.ok("kinds"); !strings.Contains(r, "Aaa") {
 			t.Fatal("the registry does not have it:", r)
 		}
 	})
 }
 
-// With --bucket no member is known as a secret, so what another command hid must not be written as it is shown.
+// With a plain bucket no member is known as a secret, so what another command hid must not be written as it is shown.
 func TestWhatIsHiddenIsNotWrittenAsItIsShown(t *testing.T) {
 	inWorld(t, func(w *world) {
-		before := w.value("websites", "shop.home")
-		r := w.with(`{"metadata":{"name":"home","namespace":"shop"},"spec":{"password":"(secret)"}}`, 2,
-			"apply", "-f", "-", "--bucket", "websites", "--namespaced")
+		w.bucket("plain")
+		const before = `{"spec":{"password":"hunter2"}}`
+		w.put("plain", "home", before)
+		r := w.with(`{"metadata":{"name":"home"},"spec":{"password":"(secret)"}}`, 2, "apply", "-f", "-", "--bucket", "plain")
 		if !strings.Contains(r.err, "spec.password is (secret)") {
 			t.Error(r.err)
 		}
-		w.same(w.value("websites", "shop.home"), before)
+		w.same(w.value("plain", "home"), before)
+		w.with(`{"metadata":{"name":"home","namespace":"shop"},"spec":{"password":"(secret)"}}`, 0,
+			"apply", "-f", "-", "--bucket", "websites")
+		if v := w.value("websites", "shop.home"); !strings.Contains(v, `"password":"hunter2"`) {
+			t.Errorf("the secret of a bucket that the registry has is not kept: %s", v)
+		}
 	})
 }
 
@@ -190,7 +196,7 @@ func TestCreateRefusesWhatIsThere(t *testing.T) {
 	inWorld(t, func(w *world) {
 		before := w.value("websites", "shop.home")
 		r := w.with(homeFile+"---"+strings.ReplaceAll(homeFile, "home", "fresh"), 5, "create", "-f", "-", "-o", "json")
-		if !strings.Contains(r.err, "websites/shop/home is there already") || !strings.Contains(r.out, `"result": "created"`) {
+		if !strings.Contains(r.err, "Website.example.com/shop/home: it is there already") || !strings.Contains(r.out, `"result": "created"`) {
 			t.Error(r.err, r.out)
 		}
 		w.same(w.value("websites", "shop.home"), before)

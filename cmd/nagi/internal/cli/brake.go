@@ -92,12 +92,9 @@ func (t *tool) showBrakes(ctx context.Context, s *session, keepers []keeper, key
 func (s *session) brakeOf(ctx context.Context, k keeper, keys bool) *braked {
 	b := &braked{Kind: k.kind.Name(), Controller: k.Name, keeper: k}
 	if keys {
-		for page, err := range k.Brake(ctx) {
-			if err != nil {
-				b.err = err
-				break
-			}
-			b.Brake, b.Keys, b.Pruned = &page.Brake, append(b.Keys, page.Keys...), append(b.Pruned, page.Pruned...)
+		list, err := k.Brake(ctx)
+		if b.err = err; err == nil {
+			b.Brake, b.Keys, b.Pruned = &list.Brake, list.Keys, list.Pruned
 		}
 	} else if state, err := k.BrakeState(ctx); err == nil {
 		b.Brake = &state
@@ -110,6 +107,9 @@ func (s *session) brakeOf(ctx context.Context, k keeper, keys bool) *braked {
 	b.Says = b.err.Error()
 	if refused, ok := errors.AsType[*ask.Refused](b.err); ok && refused.Body.Code == http.StatusNotImplemented {
 		b.err = nil // it has no brake
+		return b
+	}
+	if _, answers := errors.AsType[*ask.Changing](b.err); answers {
 		return b
 	}
 	if state, err := s.keptBrake(ctx, k); err == nil {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
 	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
@@ -168,9 +170,7 @@ func (s *session) keptBrake(ctx context.Context, k keeper) (*service.Brake, erro
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	entry, err := kv.Get(ctx, record.KeyBrake)
+	entry, err := s.reserved(ctx, kv, record.KeyBrake)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return &service.Brake{}, nil
 	}
@@ -201,7 +201,41 @@ func (s *session) statusBucket(ctx context.Context, k keeper) (jetstream.KeyValu
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", printable.Quote(bucket), err)
 	}
-	return kv, nil
+	return kv, s.isStatusBucketOf(ctx, kv, k.Name)
+}
+
+// reserved reads a key that no document has. A right that is missing is told at once.
+func (s *session) reserved(ctx context.Context, kv jetstream.KeyValue, key string) (
+	entry jetstream.KeyValueEntry, err error,
+) {
+	ctx, cancel := s.within(ctx)
+	defer cancel()
+	subject := s.api("DIRECT.GET.KV_" + kv.Bucket() + ".$KV." + kv.Bucket() + "." + key)
+	err = denials.Of(s.nc).Call(ctx, subject, func(ctx context.Context) (err error) {
+		entry, err = kv.Get(ctx, key)
+		return err
+	})
+	return entry, err
+}
+
+// isStatusBucketOf refuses a bucket that no controller of this name has taken for its own: whoever writes the registry
+// may name any.
+func (s *session) isStatusBucketOf(ctx context.Context, kv jetstream.KeyValue, controller string) error {
+	entry, err := s.reserved(ctx, kv, record.KeyController)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("read key %s of bucket %s: %w", record.KeyController, printable.Quote(kv.Bucket()), err)
+	}
+	holds := "it has no key " + record.KeyController
+	if err == nil {
+		name := strings.TrimSpace(string(entry.Value()))
+		if name == controller {
+			return nil
+		}
+		holds = fmt.Sprintf("its key %s names %s", record.KeyController, printable.Quote(name))
+	}
+	return withCode(CodeRefused, fmt.Errorf("bucket %s is not the status bucket of controller %s, whatever the "+
+		"registry says: %s. Nothing is written there; --bucket, --status-bucket and --controller name others",
+		printable.Quote(kv.Bucket()), printable.Quote(controller), holds))
 }
 
 // leaveRelease puts the request for a release where the controller finds it.
@@ -227,7 +261,11 @@ func (s *session) leaveRelease(ctx context.Context, k keeper, b service.Brake) e
 	ctx, cancel := s.within(ctx)
 	defer cancel()
 	// The whole key is the request, whatever an earlier one said.
-	if _, err = kv.Put(ctx, record.KeyRelease, request); err != nil {
+	subject := "$KV." + kv.Bucket() + "." + record.KeyRelease
+	if err = denials.Of(s.nc).Call(ctx, subject, func(ctx context.Context) error {
+		_, err := kv.Put(ctx, record.KeyRelease, request)
+		return err
+	}); err != nil {
 		return fmt.Errorf("write key %s of bucket %s: %w", record.KeyRelease, printable.Quote(k.statusBucket()), err)
 	}
 	return nil

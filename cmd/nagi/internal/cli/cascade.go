@@ -31,6 +31,7 @@ func (d *doomed) orphans() bool {
 
 // dependent is a document that an owner takes with it.
 type dependent struct {
+	Kind   string `json:"kind"` // what the registry calls it, and else the bucket
 	Bucket string `json:"bucket"`
 	Key    string `json:"key"`
 	Owner  string `json:"owner"`
@@ -122,7 +123,7 @@ func (s *session) ownedKind(ctx context.Context, r registry.Resource) *kinds.Kin
 			}
 		}
 	}
-	return &kinds.Kind{Entry: &registry.Entry{Kind: r.Kind, APIVersion: r.APIVersion, Bucket: r.Bucket}}
+	return kinds.Plain{Bucket: r.Bucket}.Kind()
 }
 
 // ownedBy finds the documents that name one of some documents as their owner.
@@ -146,7 +147,8 @@ func (s *session) ownedBy(ctx context.Context, k *kinds.Kind, owner *registry.En
 		meta := object(document["metadata"])
 		key, ok := ownerKey(object(meta["annotations"]), object(meta["labels"]), owner.Kind, byLabel)
 		if ok && byKey[key] {
-			found = append(found, dependent{k.Bucket, d.Key, printable.Text(owner.Bucket + "/" + key)})
+			of := target{&kinds.Kind{Entry: owner}, key}
+			found = append(found, dependent{target{kind: k}.String(), k.Bucket, d.Key, of.String()})
 		}
 		return nil
 	})
@@ -199,7 +201,7 @@ func (t *tool) noteDoomed(c sure, gone []doomed) {
 			t.Notef("  and %d more\n", len(gone)-i)
 			return
 		}
-		t.Notef("  %s\n", d.label())
+		t.Notef("  %s\n", d.String())
 	}
 }
 
@@ -214,7 +216,7 @@ func (s *session) announce(ctx context.Context, gone []doomed) error {
 	}
 	for _, d := range gone {
 		if d.orphans() {
-			s.t.Notef("What %s owns stays: %s is %s.\n", d.label(), entity.DeletionPolicyAnnotation,
+			s.t.Notef("What %s owns stays: %s is %s.\n", d.String(), entity.DeletionPolicyAnnotation,
 				entity.DeletionPolicyOrphan)
 		}
 	}

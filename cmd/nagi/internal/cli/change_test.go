@@ -13,14 +13,14 @@ import (
 func TestPatchChangesWhatItNames(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put("websites", "shop.home", `{"spec":{"host":"home.example","big":9007199254740993,"pages":2,"password":"hunter2"}}`)
-		w.same(w.ok("patch", "websites/shop/home", "-p", "spec: {pages: 3}"), "websites/shop/home changed\n")
+		w.same(w.ok("patch", "websites/shop/home", "-p", "spec: {pages: 3}"), "Website.example.com/shop/home changed\n")
 		const is = `{"spec":{"big":9007199254740993,"host":"home.example","pages":3,"password":"hunter2"}}`
 		w.same(w.value("websites", "shop.home"), is)
-		w.same(w.ok("patch", "websites/shop/home", "-p", `{"spec":{"pages":3}}`), "websites/shop/home unchanged\n")
+		w.same(w.ok("patch", "websites/shop/home", "-p", `{"spec":{"pages":3}}`), "Website.example.com/shop/home unchanged\n")
 		w.same(w.ok("patch", "websites/shop/home", "--dry-run", "-p", `{"spec":{"host":null}}`),
-			"--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -1,5 +1,4 @@\n spec:\n"+
+			"--- Website.example.com/shop/home (is)\n+++ Website.example.com/shop/home (would be)\n@@ -1,5 +1,4 @@\n spec:\n"+
 				"   big: 9007199254740993\n-  host: home.example\n   pages: 3\n   password: (secret)\n"+
-				"websites/shop/home changed (dry run)\n")
+				"Website.example.com/shop/home changed (dry run)\n")
 		for patch, code := range map[string]int{
 			`{"spec":{"pages":101}}`: 2, `{"kind":"Other"}`: 2, `{"metadata":{"name":"x"}}`: 2, `{"status":{"url":"x"}}`: 2, `[]`: 2,
 		} {
@@ -37,13 +37,13 @@ func TestPatchChangesWhatItNames(t *testing.T) {
 
 func TestLabelAndAnnotate(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.same(w.ok("label", "websites/shop/home", "a=b", "x.y/z="), "websites/shop/home changed\n")
+		w.same(w.ok("label", "websites/shop/home", "a=b", "x.y/z="), "Website.example.com/shop/home changed\n")
 		w.with("", 5, "label", "websites/shop/home", "tier=tin", "c=d")
 		w.with("", 2, "label", "websites/shop/home", "a=b c")
 		w.with("", 2, "label", "websites/shop/home", "a")
 		w.with("", 2, "label", "websites/shop/home", "a=b", "a-")
-		w.same(w.ok("label", "websites", "shop/home", "tier=tin", "a-", "--overwrite"), "websites/shop/home changed\n")
-		w.same(w.ok("annotate", "websites", "home", "-n", "shop", "note=a b"), "websites/shop/home changed\n")
+		w.same(w.ok("label", "websites", "shop/home", "tier=tin", "a-", "--overwrite"), "Website.example.com/shop/home changed\n")
+		w.same(w.ok("annotate", "websites", "home", "-n", "shop", "note=a b"), "Website.example.com/shop/home changed\n")
 		w.same(w.value("websites", "shop.home"), `{"metadata":{"annotations":{"note":"a b"},"labels":{"tier":"tin","x.y/z":""}},`+
 			`"spec":{"host":"home.example","pages":2,"password":"hunter2"}}`)
 		kv, err := w.js.KeyValue(w.Context(), "websites")

@@ -7,6 +7,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -74,6 +75,9 @@ func Run(ctx context.Context, env Env, args []string) int {
 	if text := said(err); text != "" && !isSilent(err) {
 		fmt.Fprintf(t.Err, "nagi: %s\n", text)
 	}
+	if code == CodeForbidden {
+		t.Notef("nagi bootstrap KIND --print=permissions prints what each role may: an administrator grants it\n")
+	}
 	if code == CodeUsage && ran != nil && !isSilent(err) {
 		fmt.Fprintf(t.Err, "See %s --help\n", ran.CommandPath())
 	}
@@ -116,14 +120,14 @@ with the selected context. KIND is what the registry has (nagi kinds), in the si
 Exit codes: 0 done; 1 failed; 2 bad input; 3 not found; 4 it is not so (something is not well, a wait timed out, there
 is a difference); 5 refused, as it has changed meanwhile or is not as the command says; 6 not permitted; 7 no answer.`,
 		SilenceErrors: true, SilenceUsage: true, Version: version(),
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.noColor {
 				t.Colour = false
 			}
-			return usage(t.flags.Complete())
+			return usage(errors.Join(t.flags.Complete(), checkNamespace(cmd)))
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(wrongFlag(err)) })
 	root.SetIn(t.In)
 	root.SetOut(t.Out)
 	root.SetErr(t.Err)

@@ -63,6 +63,9 @@ func codeOf(ctx context.Context, err error) int {
 	if refused, ok := errors.AsType[*ask.Refused](err); ok {
 		return codeOfAnswer(refused.Body.Code)
 	}
+	if _, changing := errors.AsType[*ask.Changing](err); changing {
+		return CodeRefused
+	}
 	_, unconnected := errors.AsType[*conn.Unconnected](err)
 	_, unanswered := errors.AsType[*ask.NoAnswer](err)
 	switch {

@@ -50,8 +50,13 @@ func (t *tool) completeKeys(cmd *cobra.Command, args []string, typed string) ([]
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
-	k, before, prefix := t.plain.Kind(), "", typed
-	if t.plain.Bucket == "" {
+	var k *kinds.Kind
+	before, prefix := "", typed
+	if t.plain.Bucket != "" {
+		if k, err = s.ofBucket(ctx); err != nil {
+			return nil, none
+		}
+	} else {
 		name := ""
 		if len(args) > 0 && !strings.Contains(args[0], "/") {
 			name = args[0]

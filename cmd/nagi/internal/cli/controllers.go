@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/internal/printable"
+	"github.com/nagi-runtime/nagi/registry"
 )
 
 // controllersOf are those of the kind that the arguments name, with --bucket without them.
@@ -62,10 +62,28 @@ func (s *session) keepers(ctx context.Context, args []string) (all []keeper, err
 		}
 	}
 	if len(all) == 0 {
-		return nil, usage(errors.New("the registry names no controller: name a bucket (--bucket) and its controller " +
-			"(--controller)"))
+		return nil, s.nothingToAsk(ctx)
 	}
 	return all, nil
+}
+
+// nothingToAsk is the error where the registry has nothing that a command is about, so that nobody who asks the wrong
+// server is told that all is well.
+func (s *session) nothingToAsk(ctx context.Context) error {
+	found, err := s.kinds(ctx)
+	if err != nil {
+		return err
+	}
+	says := "of the kinds in the registry of this server none is meant"
+	switch name := s.t.plain.controller; {
+	case len(found.Entries) == 0:
+		says = "no kinds are registered on this server (bucket " + registry.Bucket + "), so nothing was looked at: " +
+			"is it the right one? --context and --server name another"
+	case name != "":
+		says = "the registry of this server has no controller " + printable.Quote(name)
+	}
+	return withCode(CodeNotFound, fmt.Errorf("%s. --bucket BUCKET (with --namespaced where keys are NAMESPACE/NAME) "+
+		"and --controller NAME name what is not registered", says))
 }
 
 // keeper is the one controller of a kind that an act is about.

@@ -13,7 +13,6 @@ import (
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/threeway"
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/printable"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -67,8 +66,11 @@ func (s *session) read(ctx context.Context, c *client, key string) (*current, er
 
 // nothingThere is the error about a document that must be there and is not.
 func nothingThere(a target) error {
-	return withCode(CodeNotFound, fmt.Errorf("there is no %s: nagi get %s lists those that there are", a.label(),
-		printable.Text(a.kind.Bucket)))
+	of := target{kind: a.kind}.String()
+	if !a.kind.Registered {
+		of = "--bucket " + of
+	}
+	return withCode(CodeNotFound, fmt.Errorf("there is no %s: nagi get %s lists those that there are", a, of))
 }
 
 // existing is read for a document that must be there.
@@ -140,13 +142,40 @@ func (s *session) change(
 		if is, err = wanted(was); err != nil || is == nil {
 			return was, is, err
 		}
-		err = s.write(ctx, c, a.key, was, is)
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if err = s.write(ctx, c, a.key, was, is); err == nil {
+			return was, is, nil
+		}
+		unanswered := codeOf(ctx, err) == CodeUnreachable
+		if !unanswered && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return was, is, err
+		}
+		// It may have been written all the same, by a first try whose answer was lost.
+		now, lost := s.read(ctx, c, a.key)
+		switch {
+		case lost != nil:
+			return was, is, notKnown(a, "written", err)
+		case now.revision != was.revision && isAs(now, is):
+			return was, is, nil
+		case unanswered:
+			return was, is, fmt.Errorf("%w: no answer came in time, and it is not written yet: look again, and try "+
+				"again", err)
 		}
 	}
 	return nil, nil, withCode(CodeRefused, fmt.Errorf("%s is written so often by others that it has changed %d times "+
-		"meanwhile: try again: %w", a.label(), mostConflicts, err))
+		"meanwhile: try again: %w", a.String(), mostConflicts, err))
+}
+
+// notKnown is the error about a write of which no answer came, where nobody could look what became of it.
+func notKnown(a target, done string, err error) error {
+	return fmt.Errorf("%w: whether it is %s is not known, as no answer came and it could not be looked at: once the "+
+		"server answers, nagi get %s -o yaml shows it", err, done, a)
+}
+
+// isAs reports whether a document is what was to be written.
+func isAs(now *current, wanted map[string]any) bool {
+	is, err1 := manifests.JSON(now.object)
+	want, err2 := manifests.JSON(wanted)
+	return now.exists() && err1 == nil && err2 == nil && string(is) == string(want)
 }
 
 // unhide puts back what is hidden in a document that a user has written.

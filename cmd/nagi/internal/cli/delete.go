@@ -45,7 +45,7 @@ only if it is that many. A document that has changed since it was counted stays.
 		ValidArgsFunction: t.completeTargets,
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), t, args) },
 	}
-	d.files.register(cmd)
+	d.files.registerFiles(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&d.selector, "selector", "l", "", "delete those whose labels are so: tier=gold,!old")
 	flags.BoolVar(&d.all, "all", false, "delete all documents of the kind; with -n, of the namespace")
@@ -98,9 +98,9 @@ func (d *deleting) run(ctx context.Context, t *tool, args []string) (err error) 
 		results = append(results, result{of.kind.Name(), of.kind.Bucket, of.key, "deleted", 0, false})
 		switch d.output {
 		case "text":
-			t.Printf("%s deleted\n", of.label())
+			t.Printf("%s deleted\n", of.String())
 		case "name":
-			t.Printf("%s\n", of.label())
+			t.Printf("%s\n", of.String())
 		}
 		return nil
 	})
@@ -194,10 +194,10 @@ func (s *session) targets(ctx context.Context, args []string, namespace string) 
 func (d *deleting) named(ctx context.Context, of []target) (gone []doomed, err error) {
 	seen := map[string]bool{}
 	for _, a := range of {
-		if seen[a.label()] {
+		if seen[a.String()] {
 			continue
 		}
-		seen[a.label()] = true
+		seen[a.String()] = true
 		c, err := d.writer(ctx, a.kind)
 		if err != nil {
 			return nil, err
@@ -245,7 +245,7 @@ func (d *deleting) showAll(ctx context.Context, gone []doomed) error {
 	}
 	names := make([]string, 0, len(gone))
 	for _, one := range gone {
-		names = append(names, one.label())
+		names = append(names, one.String())
 	}
 	if d.output == "json" || d.output == "yaml" {
 		return d.printAs(d.output, map[string]any{"delete": names, "cascade": goes})
@@ -261,7 +261,7 @@ func (d *deleting) showAll(ctx context.Context, gone []doomed) error {
 		}
 	}
 	for _, one := range goes.Documents {
-		if err := table.Row(one.Bucket+"/"+one.Key, one.Owner); err != nil {
+		if err := table.Row(one.Kind+"/"+one.Key, one.Owner); err != nil {
 			return err
 		}
 	}

@@ -12,18 +12,19 @@ import (
 func TestDeleteSaysWhatGoesFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.with("", 0, "delete", "websites/shop/home", "--show")
-		w.same(r.out, "DOCUMENT             GOES WITH\nwebsites/shop/home   \n"+
-			"pages/shop.home-0    websites/shop/home\npages/shop.home-1    websites/shop/home\n")
+		w.same(r.out, "DOCUMENT                        GOES WITH\nWebsite.example.com/shop/home   \n"+
+			"pages/shop.home-0               Website.example.com/shop/home\n"+
+			"pages/shop.home-1               Website.example.com/shop/home\n")
 		if w.value("websites", "shop.home") == "" {
 			t.Fatal("--show has deleted it")
 		}
 		r = w.with("", 0, "delete", "websites", "shop/home", "--wait")
-		w.same(r.out, "websites/shop/home deleted\n")
+		w.same(r.out, "Website.example.com/shop/home deleted\n")
 		w.same(r.err, "What is owned goes, too: 2 in pages.\n")
 		if w.value("websites", "shop.home") != "" || w.value("pages", "shop.home-0") != "" {
 			t.Error("--wait did not wait until the pages are gone")
 		}
-		if r := w.with("", 3, "delete", "websites/shop/home"); !strings.Contains(r.err, "there is no websites/shop/home") {
+		if r := w.with("", 3, "delete", "websites/shop/home"); !strings.Contains(r.err, "there is no Website.example.com/shop/home") {
 			t.Error(r.err)
 		}
 		w.with("", 0, "delete", "websites/shop/home", "--ignore-not-found")
@@ -47,9 +48,9 @@ func TestDeleteOfSeveralIsConfirmed(t *testing.T) {
 			}
 		}
 		w.same(w.ok("delete", "websites", "-n", "shop", "-l", "tier in (tin,gold)", "--yes", "-o", "name"),
-			"websites/shop/blog\nwebsites/shop/home\n")
+			"Website.example.com/shop/blog\nWebsite.example.com/shop/home\n")
 		w.same(w.with(homeFile+"---"+strings.ReplaceAll(homeFile, "home", "cart"), 0, "delete", "-f", "-",
-			"--ignore-not-found").out, "websites/shop/cart deleted\n")
+			"--ignore-not-found").out, "Website.example.com/shop/cart deleted\n")
 	})
 }
 
@@ -59,8 +60,8 @@ func TestDeleteAsksInATerminal(t *testing.T) {
 			t.Error(r)
 		}
 		r := w.typed("3\n", "delete", "websites", "-n", "shop", "--all")
-		if r.code != 0 || !strings.Contains(r.err, "These go:\n  websites/shop/blog\n  websites/shop/cart\n"+
-			"  websites/shop/home\nDelete 3 documents? Type 3 to go on: ") {
+		if r.code != 0 || !strings.Contains(r.err, "These go:\n  Website.example.com/shop/blog\n"+
+			"  Website.example.com/shop/cart\n  Website.example.com/shop/home\nDelete 3 documents? Type 3 to go on: ") {
 			t.Error(r)
 		}
 		w.with("", 2, "delete", "websites", "-n", "", "--all", "--yes") // a script's variable that is empty
@@ -95,7 +96,7 @@ func TestDeleteTellsOfOrphans(t *testing.T) {
 			`{"metadata":{"annotations":{"nagi/deletion-policy":"orphan"}},"spec":{"host":"home.example","pages":2}}`)
 		w.with("", 0, "wait", "websites/shop/home")
 		r := w.with("", 0, "delete", "websites/shop/home", "--wait")
-		w.same(r.err, "What websites/shop/home owns stays: nagi/deletion-policy is orphan.\n")
+		w.same(r.err, "What Website.example.com/shop/home owns stays: nagi/deletion-policy is orphan.\n")
 		if w.value("pages", "shop.home-0") == "" {
 			t.Error("its page is gone")
 		}
@@ -104,26 +105,26 @@ func TestDeleteTellsOfOrphans(t *testing.T) {
 
 func TestWaitEndsWithWhatItWaitsFor(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.same(w.ok("wait", "websites/shop/home"), "websites/shop/home reconciled\n")
+		w.same(w.ok("wait", "websites/shop/home"), "Website.example.com/shop/home reconciled\n")
 		for _, c := range []struct {
 			code int
 			says string
 			args []string
 		}{
 			{4, "no such domain", []string{"websites/shop/blog"}},
-			{4, "the API of domains is away", []string{"websites/shop/cart", "--timeout", "2s"}},
+			{4, "the API of domains is away", []string{"websites/shop/cart", "--wait-timeout", "2s"}},
 			{4, "Suspended", []string{"websites/lab/old"}},
 			{4, "spec.pages", []string{"websites", "lab/new"}},
-			{3, "there is no websites/shop/none", []string{"websites/shop/none"}},
+			{3, "there is no Website.example.com/shop/none", []string{"websites/shop/none"}},
 			{3, "there is no", []string{"websites/shop/none", "--for", "condition=Ready"}},
 			{0, "", []string{"websites/shop/none", "--for", "deleted"}},
 			{0, "", []string{"websites/shop/blog", "--for", "condition=Reconciled=false"}},
-			{4, "Ready is True", []string{"websites/shop/home", "--for", "condition=Ready", "--timeout", "1s"}},
+			{4, "Ready is True", []string{"websites/shop/home", "--for", "condition=Ready", "--wait-timeout", "1s"}},
 			{0, "", []string{"websites/shop/home", "--for", "jsonpath={.status.url}=https://home.example"}},
 			{0, "", []string{"websites/shop/home", "--for", "jsonpath=$.record.conditions[?(@.type=='Reconciled')].status=True"}},
-			{4, "it finds \"https://home.example\"", []string{"websites/shop/home", "--for", "jsonpath={.status.url}=x", "--timeout", "1s"}},
-			{4, "it finds nothing", []string{"websites/shop/home", "--for", "jsonpath=$.status.x", "--timeout", "1s"}},
-			{4, "its document is there", []string{"websites/shop/home", "--for", "deleted", "--timeout", "1s"}},
+			{4, "it finds \"https://home.example\"", []string{"websites/shop/home", "--for", "jsonpath={.status.url}=x", "--wait-timeout", "1s"}},
+			{4, "it finds nothing", []string{"websites/shop/home", "--for", "jsonpath=$.status.x", "--wait-timeout", "1s"}},
+			{4, "its document is there", []string{"websites/shop/home", "--for", "deleted", "--wait-timeout", "1s"}},
 			{2, "--for is", []string{"websites/shop/home", "--for", "ready"}},
 			{2, "jsonpath", []string{"websites/shop/home", "--for", "jsonpath=x"}},
 		} {
@@ -151,7 +152,7 @@ func TestWaitHearsOfChanges(t *testing.T) {
 		}
 		w.stopController()
 		w.put("websites", "shop.cart", `{"spec":{"host":"cart2.example"}}`)
-		r := w.with("", 4, "wait", "websites/shop/cart", "--timeout", "3s")
+		r := w.with("", 4, "wait", "websites/shop/cart", "--wait-timeout", "3s")
 		if !strings.Contains(r.err, "its record is Synced, at revision") {
 			t.Error(r.err)
 		}

@@ -117,7 +117,7 @@ itself, without what is marked as secret. What cannot be looked at is said in th
 }
 
 func (s *session) describe(ctx context.Context, a target) (*description, error) {
-	d := &description{Kind: a.kind.Kind, Key: a.key, Bucket: a.kind.Bucket}
+	d := &description{Kind: a.kind.Name(), Key: a.key, Bucket: a.kind.Bucket}
 	r := s.reader(a.kind)
 	doc, err := r.Get(ctx, a.key)
 	if err != nil && !(apierrors.IsNotFound(err) && doc.Record != nil) {
@@ -129,7 +129,7 @@ func (s *session) describe(ctx context.Context, a target) (*description, error) 
 	d.record(doc, view)
 	meta := kinds.Object{Object: view}
 	if kind, key, ok := entity.OwnerOf(&meta); ok {
-		d.Owner = &ownerOf{kind, key, entity.InstanceOf(&meta)}
+		d.Owner = &ownerOf{s.called(ctx, kind), key, entity.InstanceOf(&meta)}
 	}
 	s.explain(ctx, a, d)
 	for _, c := range a.kind.Controllers {

@@ -11,7 +11,7 @@ func TestDescribeHasAllThatIsKnownOfADocument(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.prints(`
 Name:        shop/home
-Kind:        Website
+Kind:        Website.example.com
 Bucket:      websites, revision 1
 Phase:       Synced
 Reconciled:  revision 1

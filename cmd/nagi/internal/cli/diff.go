@@ -62,8 +62,8 @@ controller began with last, which its record has, without secrets. The exit code
 			return err
 		},
 	}
+	d.files.registerFiles(cmd)
 	d.files.register(cmd)
-	d.files.registerValidation(cmd)
 	cmd.Flags().Uint64Var(&d.revision, "revision", 0, "what the document was at this revision")
 	oneOf(cmd, &d.output, "text", "json", "yaml")
 	return cmd
@@ -104,7 +104,7 @@ func (d *differing) ofFiles(ctx context.Context) error {
 		}
 		wanted, err := a.wanted(it, now)
 		if err != nil {
-			return fmt.Errorf("%s: %w", it.label(), err)
+			return fmt.Errorf("%s: %w", it.String(), err)
 		}
 		d.tell(it.target, now.object, wanted)
 	}
@@ -176,7 +176,7 @@ func (d *differing) at(ctx context.Context, a target) (map[string]any, error) {
 			keeps = fmt.Sprintf(": the bucket keeps %s of each key", count(int(status.History()), "revision"))
 		}
 		return nil, withCode(CodeNotFound, fmt.Errorf("bucket %s does not have %s at revision %d%s",
-			printable.Text(a.kind.Bucket), a.label(), d.revision, keeps))
+			printable.Text(a.kind.Bucket), a.String(), d.revision, keeps))
 	}
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (d *differing) at(ctx context.Context, a target) (map[string]any, error) {
 	}
 	was, err := manifests.FromJSON(entry.Value())
 	if err != nil {
-		return nil, fmt.Errorf("%s at revision %d: %w", a.label(), d.revision, err)
+		return nil, fmt.Errorf("%s at revision %d: %w", a.String(), d.revision, err)
 	}
 	return was, nil
 }
@@ -202,7 +202,7 @@ func (d *differing) recorded(ctx context.Context, a target) (map[string]any, uin
 	rec, err := c.Record(within, a.key)
 	if apierrors.IsNotFound(err) || err == nil && len(rec.LastDocument) == 0 {
 		return nil, 0, withCode(CodeNotFound, fmt.Errorf("no record has a document of %s: --revision names one of the "+
-			"bucket", a.label()))
+			"bucket", a.String()))
 	}
 	if err != nil {
 		return nil, 0, err

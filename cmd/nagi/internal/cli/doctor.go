@@ -146,7 +146,8 @@ func (d *doctor) examine(ctx context.Context, args []string) error {
 // kinds are those to look at. A registry that cannot be read is a finding, unless kinds were named.
 func (d *doctor) kinds(ctx context.Context, args []string) (all []*kinds.Kind, err error) {
 	if d.s.t.plain.Bucket != "" {
-		return []*kinds.Kind{d.s.t.plain.Kind()}, nil
+		k, err := d.s.ofBucket(ctx)
+		return []*kinds.Kind{k}, err
 	}
 	found, err := d.s.kinds(ctx)
 	if err != nil {

@@ -115,3 +115,43 @@ func inEmptyWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	natstest.Test(t, func(t *testing.T) { test(newWorld(t)) })
 }
+
+func TestDoctorFindsKeysThatWakeThemselvesAndOrphans(t *testing.T) {
+	inOrphanedWorld(t, func(w *world) {
+		w.put("websites", "lab.loop", `{"spec":{"host":"wakes.example"}}`)
+		w.settle()
+		w.settle()
+		all := w.findings()
+		wantFinding(t, all, isWarning, "looping", "1 of its keys wake themselves", "lab/loop", "nagi why Website.example.com/lab/loop")
+		wantFinding(t, all, isWarning, "orphans", "websites", "4 objects stay", "nagi orphans Website.example.com")
+	})
+}
+
+// A replica that waits for a lease, which nobody renews, answers that nobody leads.
+func TestDoctorFindsThatNobodyLeads(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.stopController()
+		w.put("websites-status", "_nagi.lease", `{"holderIdentity":"another","leaseDurationSeconds":300,"acquireTime":"`+
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")+`","renewTime":"`+
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")+`","leaseTransitions":1}`)
+		w.startController()
+		time.Sleep(5 * time.Second)
+		wantFinding(t, w.findings("websites"), isError, "leader", "websites", "leader", "/readyz")
+	})
+}
+
+func TestDoctorFindsAnAccountThatIsNearlyFull(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, natstest.WithConfigText(`
+			accounts { A { jetstream { max_memory: 200KB, max_file: 1MB }, users [{user: all, password: all}] } }
+			no_auth_user: all`))
+		for _, f := range w.findings("-v") {
+			if f.Check == "connection" && strings.Contains(f.Says, "the account uses") {
+				t.Errorf("it is not full yet: %+v", f)
+			}
+		}
+		w.bucket("filler")
+		w.put("filler", "a", strings.Repeat("x", 190_000))
+		wantFinding(t, w.findings(), isWarning, "connection", "JetStream", "of 204800 bytes of memory", "before writes fail")
+	})
+}

@@ -20,15 +20,17 @@ import (
 // editing is one run of edit.
 type editing struct {
 	*session
-	a                     target
-	client                *client
-	namespace             string
-	showSecrets, unchecks bool
-	file                  string   // with what the user has typed
-	base                  *current // what is replaced
-	shown                 *current // what the text shows, secrets hidden
-	saved                 bool     // the user has typed something
-	wrong                 bool     // and it could not be saved
+	a           target
+	client      *client
+	namespace   string
+	showSecrets bool
+	checking
+	unknown []string // members that the kind does not know, to be told once they are written
+	file    string   // with what the user has typed
+	base    *current // what is replaced
+	shown   *current // what the text shows, secrets hidden
+	saved   bool     // the user has typed something
+	wrong   bool     // and it could not be saved
 }
 
 func (t *tool) editCommand() *cobra.Command {
@@ -62,7 +64,7 @@ Secrets are shown as (secret), which keeps their values; write over it to set an
 	flags := cmd.Flags()
 	flags.StringVarP(&e.namespace, "namespace", "n", "", "namespace of the document")
 	flags.BoolVar(&e.showSecrets, "show-secrets", false, "show secrets in the editor")
-	flags.BoolVar(&e.unchecks, "no-validate", false, "do not check the document against the schema of its kind")
+	e.register(cmd)
 	return cmd
 }
 
@@ -71,7 +73,7 @@ func (e *editing) run(ctx context.Context) (err error) {
 		return err
 	}
 	if e.base.object == nil {
-		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a.label(), e.base.revision))
+		return usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", e.a, e.base.revision))
 	}
 	f, err := os.CreateTemp("", "nagi-edit-*.yaml") // for its user alone
 	if err != nil {
@@ -113,16 +115,17 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 	if err := os.WriteFile(e.file, append(e.head(says), text...), 0o600); err != nil {
 		return nil, "", true, err
 	}
-	if err := e.edit(ctx); err != nil {
-		return nil, "", true, err
-	}
+	failed := e.edit(ctx)
 	edited, err := os.ReadFile(e.file)
+	if edited = withoutHead(edited); failed != nil {
+		e.saved = e.saved || len(bytes.TrimSpace(edited)) > 0 && !bytes.Equal(edited, text)
+		return nil, "", true, failed
+	}
 	if err != nil {
 		return nil, "", true, err
 	}
-	edited = withoutHead(edited)
 	if e.wrong && bytes.Equal(edited, text) {
-		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.label(), says))
+		return nil, "", true, usage(fmt.Errorf("%s is not saved: %s", e.a.String(), says))
 	}
 	if len(bytes.TrimSpace(edited)) == 0 {
 		e.saved = false
@@ -138,7 +141,7 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 		return edited, wrong, false, nil
 	}
 	if len(threeway.Diff(e.base.object, wanted)) == 0 {
-		e.t.Printf("%s unchanged\n", e.a.label())
+		e.t.Printf("%s unchanged\n", e.a.String())
 		return nil, "", true, nil
 	}
 	err = e.write(context.WithoutCancel(ctx), e.client, e.a.key, e.base, wanted)
@@ -146,7 +149,10 @@ func (e *editing) round(ctx context.Context, text []byte, says string) (next []b
 		return e.conflict(ctx, wanted, err)
 	}
 	if err == nil {
-		e.t.Printf("%s edited\n", e.a.label())
+		e.t.Printf("%s edited\n", e.a.String())
+		for _, line := range e.unknown {
+			e.t.Notef("%s\n", line)
+		}
 	}
 	return nil, "", true, err
 }
@@ -167,7 +173,7 @@ func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
 	if err := unhide(e.a.kind, wanted, e.shown); err != nil {
 		return nil, err.Error()
 	}
-	if e.unchecks {
+	if e.noValidate {
 		return wanted, ""
 	}
 	schema, err := e.a.kind.CompileSchema()
@@ -178,7 +184,15 @@ func (e *editing) parse(text []byte) (wanted map[string]any, wrong string) {
 	if err != nil {
 		return nil, err.Error()
 	}
-	return wanted, strings.Join(labelled(e.a.label(), found), "\n")
+	lines := labelled(e.a.String(), found)
+	e.unknown = nil
+	for _, u := range unknownIn(e.a.kind, wanted, e.base.object) {
+		if e.strict || len(found) > 0 {
+			lines = append(lines, u.About(e.a.kind.Kind))
+		}
+		e.unknown = append(e.unknown, kept(e.a.kind, u))
+	}
+	return wanted, strings.Join(lines, "\n")
 }
 
 // conflict asks what to do about a document that has changed meanwhile.
@@ -186,14 +200,14 @@ func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error
 	next []byte, says string, done bool, err error,
 ) {
 	if !e.t.Interactive {
-		return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s has changed meanwhile: %w", e.a.label(), cause))
+		return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s has changed meanwhile: %w", e.a.String(), cause))
 	}
 	theirs, err := e.existing(ctx, e.client, e.a)
 	if err != nil {
 		return nil, "", true, err
 	}
 	merged, both := threeway.Merge(e.base.object, mine, theirs.object)
-	e.t.Notef("%s has changed meanwhile, and is at revision %d:\n", e.a.label(), theirs.revision)
+	e.t.Notef("%s has changed meanwhile, and is at revision %d:\n", e.a.String(), theirs.revision)
 	e.t.showDiff(e.a, e.base.object, theirs.object, "as you got it", "as it is")
 	if len(both) > 0 {
 		e.t.Notef("Both have changed %s.\n", printable.Message(strings.Join(both, ", ")))
@@ -206,11 +220,28 @@ func (e *editing) conflict(ctx context.Context, mine map[string]any, cause error
 		next, err = e.text(merged)
 		return next, e.mergeSays(both), err != nil, err
 	case "r", "reload":
+		if err := e.keep(mine); err != nil {
+			return nil, "", true, err
+		}
 		e.base, e.shown, e.saved = theirs, theirs, false
 		next, err = e.text(theirs.object)
 		return next, "", err != nil, err
 	}
-	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.label()))
+	return nil, "", true, withCode(CodeRefused, fmt.Errorf("%s is not saved", e.a.String()))
+}
+
+// keep puts what the user has typed into a file of its own, before he begins again.
+func (e *editing) keep(mine map[string]any) error {
+	text, err := e.text(mine)
+	if err != nil {
+		return err
+	}
+	file := strings.TrimSuffix(e.file, ".yaml") + fmt.Sprintf("-of-revision-%d.yaml", e.base.revision)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	e.t.Notef("Your text is in %s.\n", file)
+	return nil
 }
 
 func (e *editing) mergeSays(both []string) string {
@@ -225,7 +256,7 @@ const headMark = "#nagi "
 // head is the comment above a text.
 func (e *editing) head(says string) []byte {
 	head := []string{
-		fmt.Sprintf("%s, revision %d. Lines that begin with %s are not saved.", e.a.label(), e.base.revision,
+		fmt.Sprintf("%s, revision %d. Lines that begin with %s are not saved.", e.a.String(), e.base.revision,
 			strings.TrimSpace(headMark)),
 		"Save to write the document; an empty file changes nothing.",
 	}

@@ -46,11 +46,11 @@ func TestEditKeepsSecretsThatItDoesNotShow(t *testing.T) {
 			seen = text
 			return strings.Replace(text, "pages: 2", "pages: 3", 1)
 		}})
-		if r.code != 0 || r.out != "websites/shop/home edited\n" {
+		if r.code != 0 || r.out != "Website.example.com/shop/home edited\n" {
 			t.Error(r)
 		}
 		if strings.Contains(seen, "hunter2") || !strings.Contains(seen, "  password: (secret)\n") ||
-			!strings.HasPrefix(seen, "#nagi websites/shop/home, revision ") {
+			!strings.HasPrefix(seen, "#nagi Website.example.com/shop/home, revision ") {
 			t.Error(seen)
 		}
 		w.same(w.value("websites", "shop.home"),
@@ -122,6 +122,13 @@ func TestEditOffersWhatToDoAboutAConflict(t *testing.T) {
 		if r.code != 0 || !strings.Contains(w.value("websites", "shop.home"), `"pages":5`) {
 			t.Error(r)
 		}
+		file := regexp.MustCompile(`Your text is in (\S+)\.\n`).FindStringSubmatch(r.err)
+		if file == nil {
+			t.Fatal("what was typed before is lost: ", r.err)
+		}
+		if text, err := os.ReadFile(file[1]); err != nil || !strings.Contains(string(text), "pages: 9") {
+			t.Error(string(text), err)
+		}
 		r = w.edits("a\n", []func(string) string{meanwhile("pages: 5", "pages: 9")})
 		if r.code != 5 || !strings.Contains(r.err, "your text is in ") || w.value("websites", "shop.home") != theirs {
 			t.Error(r)
@@ -147,13 +154,25 @@ func TestEditRunsTheUsersEditor(t *testing.T) {
 	w.same(w.value("things", "a"), `{"spec":{"pages":7}}`)
 	t.Setenv("EDITOR", "false")
 	w.with("", 1, "edit", "a", "-b", "things")
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "nagi-edit-*")); len(left) > 0 {
+		t.Error(left)
+	}
+	t.Setenv("EDITOR", "sed -i 's/pages: 7/pages: 8/' \"$1\"; false")
+	r := w.with("", 1, "edit", "a", "-b", "things")
+	file := regexp.MustCompile(`your text is in (\S+)`).FindStringSubmatch(r.err)
+	if file == nil {
+		t.Fatal("what was typed is lost: ", r.err)
+	}
+	if text, err := os.ReadFile(file[1]); err != nil || !strings.Contains(string(text), "pages: 8") {
+		t.Error(string(text), err)
+	}
 }
 
 func TestDiffShowsWhatApplyWouldChange(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const file = `{"kind":"Website","metadata":{"name":"home","namespace":"shop"},"spec":{"pages":3,"password":"new"}}`
 		r := w.with(file, 4, "diff", "-f", "-")
-		w.same(r.out, "--- websites/shop/home (is)\n+++ websites/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
+		w.same(r.out, "--- Website.example.com/shop/home (is)\n+++ Website.example.com/shop/home (would be)\n@@ -3,5 +3,5 @@\n     tier: gold\n"+
 			" spec:\n   host: home.example\n-  pages: 2\n-  password: (secret)\n+  pages: 3\n+  password: (secret, changed)\n")
 		w.with(file, 0, "apply", "-f", "-")
 		w.with(file, 0, "diff", "-f", "-")

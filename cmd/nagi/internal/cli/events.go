@@ -132,7 +132,7 @@ func (s *session) events(ctx context.Context, f eventFlags) error {
 	}
 	table := s.t.NewTable("last seen", "type", "reason", "object", "count", "message")
 	for i := range all {
-		if err := s.eventRow(table, &all[i], out.Age(now.Sub(seenAt(&all[i])))); err != nil {
+		if err := s.eventRow(ctx, table, &all[i], out.Age(now.Sub(seenAt(&all[i])))); err != nil {
 			return err
 		}
 	}
@@ -156,12 +156,12 @@ func (s *session) unlisted(err error, f eventFlags) error {
 	return err
 }
 
-func (s *session) eventRow(table *out.Table, e *corev1.Event, when string) error {
+func (s *session) eventRow(ctx context.Context, table *out.Table, e *corev1.Event, when string) error {
 	tone := out.Plain
 	if e.Type == corev1.EventTypeWarning {
 		tone = out.Warn
 	}
-	object := e.InvolvedObject.Kind + "/"
+	object := s.called(ctx, e.InvolvedObject.Kind) + "/"
 	if e.InvolvedObject.Namespace != "" {
 		object += e.InvolvedObject.Namespace + "/"
 	}
@@ -181,7 +181,7 @@ func (s *session) follow(ctx context.Context, f eventFlags, before []corev1.Even
 			s.t.Printf("---\n")
 			return s.t.YAML(e)
 		}
-		return s.eventRow(table, e, clockTime(seenAt(e)))
+		return s.eventRow(ctx, table, e, clockTime(seenAt(e)))
 	}
 	for i := range before {
 		if err := print(&before[i]); err != nil {

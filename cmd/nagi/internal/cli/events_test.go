@@ -34,7 +34,7 @@ func TestEventsAreShownOldestFirst(t *testing.T) {
 		if first < 0 || second < first || strings.Contains(said, "\x1b") {
 			t.Errorf("the events are\n%s", said)
 		}
-		w.wantIn(said, "LAST SEEN", "20m", "60s", "Website/shop/a", "   3   ")
+		w.wantIn(said, "LAST SEEN", "20m", "60s", "Website.example.com/shop/a", "   3   ")
 		said = w.ok("events", "websites/shop/a")
 		if strings.Contains(said, "First") || !strings.Contains(said, "Second") {
 			t.Errorf("of one key\n%s", said)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
@@ -17,23 +18,18 @@ import (
 
 // fileFlags name the files that a command reads.
 type fileFlags struct {
-	names      []string
-	recursive  bool
-	namespace  string
-	noValidate bool
+	names     []string
+	recursive bool
+	namespace string
+	checking
 }
 
-func (f *fileFlags) register(cmd *cobra.Command) {
+func (f *fileFlags) registerFiles(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.names, "filename", "f", nil,
 		"file of YAML or JSON, folder of them, or - for the standard input; may be given more than once")
 	flags.BoolVarP(&f.recursive, "recursive", "R", false, "read the folders below a folder, too")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the documents that name none")
-}
-
-// registerValidation adds the flag for commands that write.
-func (f *fileFlags) registerValidation(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.noValidate, "no-validate", false, "do not check documents against the schema of their kind")
 }
 
 // item is a manifest, and where it goes.
@@ -42,10 +38,8 @@ type item struct {
 	target
 	// document is what the manifest says beside where it goes, its status, and metadata without meaning in a document.
 	document map[string]any
+	revision uint64 // metadata.resourceVersion; 0 if the manifest has none
 }
-
-// label is how a document is called in the output of commands that write.
-func (a target) label() string { return printable.Text(a.kind.Bucket + "/" + a.key) }
 
 // read reads the manifests of the files.
 func (f *fileFlags) read(t *tool) ([]*manifests.Manifest, error) {
@@ -77,10 +71,10 @@ func (s *session) items(ctx context.Context, f *fileFlags) ([]*item, error) {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", m.Where(), err))
 			continue
 		}
-		if other := at[it.label()]; other != nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %s stands in %s, too", m.Where(), it.label(), other.Where()))
+		if other := at[it.String()]; other != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %s stands in %s, too", m.Where(), it.String(), other.Where()))
 		}
-		at[it.label()] = it
+		at[it.String()] = it
 		all = append(all, it)
 	}
 	if !f.noValidate {
@@ -89,6 +83,11 @@ func (s *session) items(ctx context.Context, f *fileFlags) ([]*item, error) {
 			return nil, err
 		}
 		wrong = append(wrong, more...)
+		isWrong := f.strict || len(wrong) > 0
+		for _, it := range all {
+			unknown := it.kind.Unknown(it.document)
+			wrong = append(wrong, s.t.unknownMembers(it.kind, unknown, isWrong, it.At)...)
+		}
 	}
 	return all, s.t.invalid(wrong)
 }
@@ -183,21 +182,44 @@ func (s *session) item(ctx context.Context, m *manifests.Manifest, namespace str
 	if it.kind.Namespaced {
 		it.key = namespace + "/" + m.Name
 	}
+	if it.revision, err = revisionOf(m.Document); err != nil {
+		return nil, usage(err)
+	}
 	cfg := it.kind.Config()
 	return it, usage(cfg.CheckKey(it.key))
 }
 
-// kindOf is the kind of a manifest.
-func (s *session) kindOf(ctx context.Context, m *manifests.Manifest) (*kinds.Kind, error) {
-	if s.t.plain.Bucket != "" {
-		return s.t.plain.Kind(), nil
+// revisionOf is the revision that a manifest names, as what nagi get prints; 0 if it names none.
+func revisionOf(manifest map[string]any) (uint64, error) {
+	v := object(manifest["metadata"])["resourceVersion"]
+	if v == nil || v == "" {
+		return 0, nil
 	}
-	if m.Kind == "" {
+	text, isText := v.(string)
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if !isText || err != nil || revision == 0 {
+		return 0, fmt.Errorf("metadata.resourceVersion is %s: it is the number of a revision in quotes, as nagi get "+
+			"-o yaml prints it; leave it out to write whatever is there", printable.Quote(fmt.Sprint(v)))
+	}
+	return revision, nil
+}
+
+// kindOf is the kind of a manifest. What a plain bucket has may call itself as it likes.
+func (s *session) kindOf(ctx context.Context, m *manifests.Manifest) (k *kinds.Kind, err error) {
+	switch {
+	case s.t.plain.Bucket != "":
+		k, err = s.ofBucket(ctx)
+	case m.Kind == "":
 		return nil, usage(errors.New("kind is missing: write it, or name the bucket with --bucket"))
+	default:
+		k, err = s.kind(ctx, registry.Key(m.Kind, m.APIVersion))
 	}
-	k, err := s.kind(ctx, registry.Key(m.Kind, m.APIVersion))
-	if err != nil {
-		return nil, err
+	if err != nil || !k.Registered {
+		return k, err
+	}
+	if s.t.plain.Bucket != "" && m.Kind != "" && m.Kind != k.Kind {
+		return nil, usage(fmt.Errorf("kind is %s, and bucket %s has %s", printable.Quote(m.Kind),
+			printable.Text(k.Bucket), printable.Text(k.Name())))
 	}
 	if m.APIVersion != "" && m.APIVersion != k.APIVersion {
 		return nil, usage(fmt.Errorf("apiVersion is %s, and that of %s is %s", printable.Quote(m.APIVersion),

@@ -60,7 +60,7 @@ func (t *tool) metadataCommand(member string, cmd *cobra.Command) *cobra.Command
 			for name, value := range changes {
 				if old, has := had[name]; value != nil && has && old != value && !overwrite {
 					return nil, withCode(CodeRefused, fmt.Errorf("%s has %s already, with another value: --overwrite "+
-						"replaces it", a.label(), printable.Quote(name)))
+						"replaces it", a.String(), printable.Quote(name)))
 				}
 			}
 			return threeway.Patch(now.object, map[string]any{"metadata": map[string]any{member: changes}}), nil
@@ -118,7 +118,7 @@ func (s *session) changeOne(
 			return nil, nothingThere(a)
 		}
 		if now.object == nil {
-			return nil, usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", a.label(),
+			return nil, usage(fmt.Errorf("%s is no JSON object at revision %d: apply replaces it", a.String(),
 				now.revision))
 		}
 		wanted, err := to(now)
@@ -146,12 +146,12 @@ func (s *session) changeOne(
 	case "json", "yaml":
 		return s.printAs(output, one)
 	case "name":
-		s.t.Printf("%s\n", a.label())
+		s.t.Printf("%s\n", a.String())
 	default:
 		if dryRun {
 			says += " (dry run)"
 		}
-		s.t.Printf("%s %s\n", a.label(), says)
+		s.t.Printf("%s %s\n", a.String(), says)
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ func (s *session) getNotOK(ctx context.Context, g *getting, args []string) error
 	if err != nil {
 		return err
 	}
+	if len(parts) == 0 {
+		return s.nothingToAsk(ctx)
+	}
 	var wg sync.WaitGroup
 	room := make(chan struct{}, askedAtOnce)
 	for _, p := range parts {
@@ -95,11 +98,6 @@ func (s *session) getNotOK(ctx context.Context, g *getting, args []string) error
 	}
 	if len(all) > 0 {
 		return notSo()
-	}
-	if len(parts) == 0 {
-		s.t.Notef("Nothing was looked at: the registry of this server has no kinds. Is it the right server? " +
-			"--context and --server name another.\n")
-		return nil
 	}
 	s.t.Notef("All is well%s: looked at %s.\n", g.where(), s.lookedAt(ctx, parts))
 	return nil

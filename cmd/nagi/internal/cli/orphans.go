@@ -69,26 +69,13 @@ adoptable another owner.`,
 	return cmd
 }
 
-// orphansOf reads all pages of a controller. Pages whose lists differ are of different moments: the last one counts.
-func orphansOf(ctx context.Context, c ask.Controller, f orphanFlags) (all service.Orphans, err error) {
-	for page, err := range c.Orphans(ctx, f.owner, f.source) {
-		if err != nil {
-			return all, err
-		}
-		before := all.Orphans
-		all = *page
-		all.Orphans = append(before, page.Orphans...)
-	}
-	return all, nil
-}
-
 func (t *tool) showOrphans(ctx context.Context, keepers []keeper, f orphanFlags, output string) error {
 	var lists []orphaned
 	var failed error
 	for _, k := range keepers {
 		list := orphaned{Kind: k.kind.Name(), Controller: k.Name}
 		var err error
-		list.Orphans, err = orphansOf(ctx, k.Controller, f)
+		list.Orphans, err = k.Orphans(ctx, f.owner, f.source)
 		if err != nil {
 			list.Says = err.Error()
 			refused, ok := errors.AsType[*ask.Refused](err)

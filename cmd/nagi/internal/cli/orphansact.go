@@ -100,7 +100,7 @@ func (t *tool) onOrphans(
 	if err != nil {
 		return err
 	}
-	all, err := orphansOf(ctx, k.Controller, f.orphanFlags)
+	all, err := k.Orphans(ctx, f.owner, f.source)
 	if err != nil {
 		return err
 	}

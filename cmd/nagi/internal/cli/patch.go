@@ -21,7 +21,8 @@ type patching struct{ text, file, as string }
 func (t *tool) patchCommand() *cobra.Command {
 	var p patching
 	var namespace, output string
-	var dryRun, noValidate bool
+	var dryRun bool
+	var how checking
 	cmd := &cobra.Command{
 		Use:   "patch KIND/KEY -p PATCH",
 		Short: "Change a document by a patch",
@@ -57,10 +58,10 @@ schema of the kind.`,
 				if err := keepsPlace(now.object, wanted); err != nil {
 					return nil, usage(err)
 				}
-				if err := unhide(a.kind, wanted, now); err != nil || noValidate {
+				if err := unhide(a.kind, wanted, now); err != nil || how.noValidate {
 					return wanted, err
 				}
-				return wanted, t.checked(a, wanted)
+				return wanted, t.checked(a, now.object, wanted, how.strict)
 			})
 		},
 	}
@@ -70,7 +71,7 @@ schema of the kind.`,
 	flags.StringVar(&p.as, "type", "merge", "merge (RFC 7386) or json (RFC 6902)")
 	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of the document")
 	flags.BoolVar(&dryRun, "dry-run", false, "show what would change, and write nothing")
-	flags.BoolVar(&noValidate, "no-validate", false, "do not check the result against the schema of its kind")
+	how.register(cmd)
 	oneOf(cmd, &output, "text", "name", "json", "yaml")
 	cmd.MarkFlagsMutuallyExclusive("patch", "patch-file")
 	cmd.MarkFlagsOneRequired("patch", "patch-file")
@@ -137,8 +138,8 @@ func keepsPlace(was, is map[string]any) error {
 	return nil
 }
 
-// checked checks a document against the schema of its kind.
-func (t *tool) checked(a target, document map[string]any) error {
+// checked checks what a document becomes against the schema of its kind.
+func (t *tool) checked(a target, was, document map[string]any, strict bool) error {
 	schema, err := a.kind.CompileSchema()
 	if err != nil {
 		return fmt.Errorf("%w: --no-validate goes without", err)
@@ -147,7 +148,9 @@ func (t *tool) checked(a target, document map[string]any) error {
 	if err != nil {
 		return err
 	}
-	return t.invalid(labelled(a.label(), found))
+	wrong := labelled(a.String(), found)
+	isWrong, at := strict || len(wrong) > 0, func(string) string { return a.String() }
+	return t.invalid(append(wrong, t.unknownMembers(a.kind, unknownIn(a.kind, document, was), isWrong, at)...))
 }
 
 func labelled(label string, found []kinds.Violation) []string {

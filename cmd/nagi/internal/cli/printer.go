@@ -135,24 +135,21 @@ func (p *rows) flush() error {
 func (p *rows) end() error { return p.flush() }
 func (p *rows) count() int { return p.shown }
 
-// nameLines prints KIND/KEY, as other commands take it; KEY alone where --bucket takes the place of KIND.
+// nameLines prints names as [target.String] has them, which other commands take.
 type nameLines struct {
 	t    *tool
-	kind *kinds.Kind
+	kind string
 	buf  bytes.Buffer
 	n    int
 }
 
-func (p *nameLines) begin(k *kinds.Kind) error { p.kind = k; return nil }
+func (p *nameLines) begin(k *kinds.Kind) error { p.kind = target{kind: k}.String(); return nil }
 func (p *nameLines) end() error                { return p.flush() }
 func (p *nameLines) count() int                { return p.n }
 
 func (p *nameLines) show(c documents.Change, _ map[string]any) error {
 	p.n++
-	if p.kind.Registered {
-		p.buf.WriteString(printable.Text(p.kind.Name()) + "/")
-	}
-	p.buf.WriteString(printable.Text(c.Key) + "\n")
+	p.buf.WriteString(p.kind + "/" + printable.Text(c.Key) + "\n")
 	if p.buf.Len() < 1<<16 {
 		return nil
 	}

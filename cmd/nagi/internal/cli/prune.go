@@ -19,13 +19,13 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	}
 	kept := map[string]bool{}
 	for _, it := range items {
-		kept[it.label()] = true
+		kept[it.String()] = true
 	}
 	var gone []doomed
 	for _, k := range all {
 		err := a.scan(ctx, k, "", func(d kinds.Document) error {
 			of := target{k, d.Key}
-			if !kept[of.label()] && a.isOfSet(d.Value) {
+			if !kept[of.String()] && a.isOfSet(d.Value) {
 				gone = append(gone, doomed{target: of, revision: d.Revision, value: bytes.Clone(d.Value)})
 			}
 			return nil
@@ -57,11 +57,12 @@ func (a *applying) pruneSet(ctx context.Context, items []*item) error {
 	})
 }
 
-// kindsToPrune are those in which the set may have documents: all of the registry, or the plain bucket. Of several
+// kindsToPrune are those in which the set may have documents: all of the registry, or that of --bucket. Of several
 // kinds in one bucket, which may read its keys differently, there is one: that of the files, if they have it.
 func (a *applying) kindsToPrune(ctx context.Context, items []*item) (all []*kinds.Kind, err error) {
 	if a.t.plain.Bucket != "" {
-		return []*kinds.Kind{a.t.plain.Kind()}, nil
+		k, err := a.ofBucket(ctx)
+		return []*kinds.Kind{k}, err
 	}
 	found, err := a.kinds(ctx)
 	if err != nil {
@@ -100,12 +101,26 @@ func (s *session) remove(ctx context.Context, d doomed) error {
 	within, cancel := s.within(ctx)
 	defer cancel()
 	err = c.Delete(within, d.key, entity.IfRevision(d.revision))
+	unanswered := codeOf(ctx, err) == CodeUnreachable
+	if unanswered || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// It may be gone all the same, by a first try whose answer was lost.
+		now, lost := s.read(ctx, c, d.key)
+		switch {
+		case lost != nil:
+			return notKnown(d.target, "deleted", err)
+		case !now.exists():
+			return nil
+		case unanswered:
+			return fmt.Errorf("%s: %w: no answer came in time, and it is still there: look again, and try "+
+				"again", d, err)
+		}
+	}
 	if apierrors.IsConflict(err) {
 		return withCode(CodeRefused, fmt.Errorf("%s has changed since it was looked at, and stays: look again, and "+
-			"delete it then", d.label()))
+			"delete it then", d.String()))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.label(), err)
+		return fmt.Errorf("%s: %w", d.String(), err)
 	}
 	return nil
 }

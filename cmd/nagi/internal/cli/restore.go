@@ -74,18 +74,17 @@ brake is put on, so that no controller deletes because of what is missing in the
 func (t *tool) restoreVanished(
 	ctx context.Context, s *session, k keeper, e expected, list bool, output string,
 ) error {
-	v := &vanished{Kind: k.kind.Name(), Controller: k.Name, Vanished: []service.Vanished{}}
-	began := time.Now()
-	for page, err := range k.Vanished(ctx) {
-		if err != nil {
-			return err
+	began, listed := time.Now(), 0
+	found, err := k.Vanished(ctx, func(page *service.BrakeVanished) {
+		if listed += len(page.Vanished); time.Since(began) > progressAfter {
+			t.Notef("nagi: %d of %d are listed\n", listed, page.Count+page.NotRestorable)
 		}
-		v.Engagement, v.Restorable = page.Engagement, page.Count
-		v.Vanished = append(v.Vanished, page.Vanished...)
-		if page.Next != "" && time.Since(began) > progressAfter {
-			t.Notef("nagi: %d of %d are listed\n", len(v.Vanished), page.Count+page.NotRestorable)
-		}
+	})
+	if err != nil {
+		return err
 	}
+	v := &vanished{Kind: k.kind.Name(), Controller: k.Name, Engagement: found.Engagement, Restorable: found.Count,
+		Vanished: append([]service.Vanished{}, found.Vanished...)}
 	if output == "table" {
 		if err := t.vanishedTable(v); err != nil {
 			return err
@@ -97,7 +96,7 @@ func (t *tool) restoreVanished(
 	if v.Restorable == 0 {
 		return withCode(CodeRefused, fmt.Errorf("there is nothing to restore: %s", nothingRestorable(v)))
 	}
-	err := t.confirmed(ctx, e, v.Restorable, "documents that can be restored", "nagi restore "+k.typed(s))
+	err = t.confirmed(ctx, e, v.Restorable, "documents that can be restored", "nagi restore "+k.typed(s))
 	if err != nil {
 		return err
 	}

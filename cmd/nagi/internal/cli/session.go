@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/ask"
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/conn"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -16,23 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
-
-// plainFlags name a bucket that the registry does not have.
-type plainFlags struct {
-	kinds.Plain
-	controller string
-}
-
-func (p *plainFlags) register(flags *pflag.FlagSet) {
-	flags.StringVarP(&p.Bucket, "bucket", "b", "",
-		"bucket of documents that the registry does not have; then leave KIND out")
-	flags.StringVar(&p.StatusBucket, "status-bucket", "",
-		"with --bucket: bucket of the records, - for none (default BUCKET-status)")
-	flags.BoolVar(&p.Namespaced, "namespaced", false, "with --bucket: keys are NAMESPACE/NAME")
-	flags.StringVar(&p.controller, "controller", "", "the controller to ask, where the registry names none or several")
-}
 
 // session is a connection, and what was read over it.
 type session struct {
@@ -40,6 +25,7 @@ type session struct {
 	nc    *nats.Conn
 	js    jetstream.JetStream
 	found *registry.Kinds
+	plain *kinds.Kind // that of --bucket
 	close []func()
 	// writers are the clients that write, by bucket.
 	writers map[string]*client
@@ -51,8 +37,9 @@ func (t *tool) connect() (*session, error) {
 		return t.session, nil
 	}
 	nc, js, err := t.flags.Connect()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(err)
+	_, unconnected := errors.AsType[*conn.Unconnected](err)
+	if err != nil && (!unconnected || errors.Is(err, fs.ErrNotExist)) {
+		return nil, usage(err) // of flags, files, or a context
 	}
 	if err != nil {
 		return nil, err
@@ -100,6 +87,20 @@ func (s *session) kind(ctx context.Context, name string) (*kinds.Kind, error) {
 	return kinds.Of(found.Entries, name)
 }
 
+// called is the name of the kind that documents, owners and events call so; what the registry does not have stays as it
+// is.
+func (s *session) called(ctx context.Context, kind string) string {
+	found, err := s.kinds(ctx)
+	if err != nil {
+		return kind
+	}
+	k, err := kinds.Of(found.Entries, kind)
+	if err != nil || k.Kind != kind {
+		return kind
+	}
+	return k.Name()
+}
+
 // client makes a client of a kind's documents, which is closed when the command ends.
 func (s *session) client(ctx context.Context, k *kinds.Kind) (*entity.Client[*kinds.Object], error) {
 	ctx, cancel := s.within(ctx)
@@ -137,7 +138,7 @@ type target struct {
 	key  string // client-go's: "name", or "namespace/name"; "" if none was named
 }
 
-// String names it as the user would.
+// String is its one name, which each command takes: KIND/KEY, or with --bucket, BUCKET/KEY.
 func (a target) String() string {
 	if a.key == "" {
 		return printable.Text(a.kind.Name())
@@ -148,11 +149,14 @@ func (a target) String() string {
 // errNoKey is what a command that needs a key is missing.
 var errNoKey = errors.New("a key is needed: KIND/KEY, as in websites/shop")
 
-// target reads "KIND", "KIND/KEY" and "KIND KEY", and with --bucket "KEY". namespace is that of -n.
+// target reads "KIND", "KIND/KEY" and "KIND KEY", and with --bucket "KEY", or "KIND/KEY" as well. namespace is that of
+// -n.
 func (s *session) target(ctx context.Context, args []string, namespace string) (a target, err error) {
 	if s.t.plain.Bucket != "" {
-		a.kind = s.t.plain.Kind()
-		a.key = strings.Join(args, "/")
+		if a.kind, err = s.ofBucket(ctx); err != nil {
+			return a, err
+		}
+		a.key = withoutKind(a.kind, strings.Join(args, "/"), namespace)
 	} else {
 		if len(args) == 0 {
 			return a, usage(errors.New("a kind is needed: nagi kinds lists what there is"))

@@ -23,7 +23,7 @@ func (t *tool) showDiff(of target, from, to map[string]any, names ...string) boo
 	a, b := shown(of.kind, from, to)
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: lines(a), B: lines(b), Context: 3,
-		FromFile: of.label() + " (" + names[0] + ")", ToFile: of.label() + " (" + names[1] + ")",
+		FromFile: of.String() + " (" + names[0] + ")", ToFile: of.String() + " (" + names[1] + ")",
 	})
 	if err != nil || text == "" {
 		return false

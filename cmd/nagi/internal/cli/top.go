@@ -89,9 +89,7 @@ type row struct {
 
 func (s *session) top(ctx context.Context, all []asked, f topFlags) error {
 	if len(all) == 0 {
-		s.t.Notef("There are no controllers: one with the option registry.Publish publishes itself; --bucket and " +
-			"--controller name one that does not.\n")
-		return nil
+		return s.nothingToAsk(ctx)
 	}
 	var last []*row
 	look := func(ctx context.Context) []*row { last = s.look(ctx, all, last); return last }

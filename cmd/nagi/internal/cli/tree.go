@@ -101,7 +101,7 @@ func cellsOf(prefix string, n *tree.Node) []out.Cell {
 			message = n.Note
 		}
 	}
-	name := n.Name()
+	name := n.Argument()
 	if n.Key == "" {
 		name = places[n.In] + ": " + name
 	}

@@ -31,15 +31,15 @@ import (
 
 func TestATreeHasWhatADocumentOwns(t *testing.T) {
 	inWorld(t, func(w *world) {
-		const want = `OBJECT                 STATE    MESSAGE
-Website/shop/home      Synced   
-├── Page/shop/home-0   -        
-└── Page/shop/home-1   -        
+		const want = `OBJECT                          STATE    MESSAGE
+Website.example.com/shop/home   Synced   
+├── pages/shop/home-0           -        
+└── pages/shop/home-1           -        
 `
 		if got := w.ok("tree", "websites/shop/home"); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
-		if got := w.ok("tree", "websites", "home", "-n", "shop", "--ascii"); !strings.Contains(got, "\n`-- Page/shop/home-1") {
+		if got := w.ok("tree", "websites", "home", "-n", "shop", "--ascii"); !strings.Contains(got, "\n`-- pages/shop/home-1") {
 			t.Errorf("ASCII\n%s", got)
 		}
 		var root tree.Node
@@ -95,7 +95,7 @@ func TestATreeGoesDownToTheLeavesAndEndsWhereItIsACircle(t *testing.T) {
 		const want = `OBJECT                             STATE      MESSAGE
 Garden/north                       Retrying   "no rain\x1b[31m"
 ├── Bed/east                       -          
-│   ├── Plant/rose                 -          
+│   ├── plants/rose                -          
 │   └── Garden/north               Retrying   "no rain\x1b[31m (it owns itself, through others: what follows is above)"
 ├── Kubernetes: deployments.apps              not looked at (--kubeconfig)
 ├── Kubernetes: secrets of shops              not looked at: the controller does not say which resource that is
@@ -104,7 +104,7 @@ Garden/north                       Retrying   "no rain\x1b[31m"
 		if got := w.ok("tree", "Garden/north"); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
-		if got := w.ok("tree", "Bed/a=b"); !strings.Contains(got, "Plant/weed") {
+		if got := w.ok("tree", "Bed/a=b"); !strings.Contains(got, "plants/weed") {
 			t.Errorf("what names a hash alone is missing:\n%s", got)
 		}
 	})
@@ -113,9 +113,9 @@ Garden/north                       Retrying   "no rain\x1b[31m"
 func TestATraceGoesUpToTheDocumentOfAPerson(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.family()
-		const want = `OBJECT              IN     STATE    MESSAGE
-Page/shop/home-0    NATS   -        
-Website/shop/home   NATS   Synced   
+		const want = `OBJECT                          IN     STATE    MESSAGE
+pages/shop/home-0               NATS   -        
+Website.example.com/shop/home   NATS   Synced   
 `
 		for _, args := range [][]string{{"pages/shop/home-0"}, {"page", "shop/home-0"}, {"Page", "home-0", "-n", "shop"}} {
 			if got := w.ok(append([]string{"trace"}, args...)...); got != want {

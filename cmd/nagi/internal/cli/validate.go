@@ -20,7 +20,8 @@ func (t *tool) validateCommand() *cobra.Command {
 		Use:   "validate -f FILE",
 		Short: "Check documents of files against the schemas of their kinds",
 		Long: `Check documents of files against the schemas of their kinds, as the registry has them, or against the
-schema of --schema, without a connection. Each thing that is wrong has a line, with its place in the file.`,
+schema of --schema, without a connection. Each thing that is wrong has a line, with its place in the file. A member that
+the kind does not know is wrong, as it is for kubectl; nagi apply tells of it, and refuses it with --strict.`,
 		Example: `  echo '{"kind":"Website","metadata":{"name":"new"},"spec":{"pages":3}}' | nagi validate -f - -n shop
   echo '{"kind":"Website","metadata":{"name":"a"},"spec":{"pages":-1}}' | nagi validate -f - -n shop  # exit code 2`,
 		Args: cobra.NoArgs,
@@ -31,7 +32,9 @@ schema of --schema, without a connection. Each thing that is wrong has a line, w
 			return t.validate(cmd.Context(), &f, output)
 		},
 	}
-	f.register(cmd)
+	f.registerFiles(cmd)
+	cmd.Flags().BoolVar(&f.strict, "strict", true,
+		"members that the kind does not know are wrong; with --strict=false they are told alone")
 	cmd.Flags().StringVar(&schema, "schema", "", "file with the JSON Schema of the documents; needs no connection")
 	oneOf(cmd, &output, "text", "json", "yaml")
 	return cmd
@@ -68,6 +71,7 @@ func (t *tool) validate(ctx context.Context, f *fileFlags, output string) error 
 		for _, v := range wrong {
 			found = append(found, invalidity{it.At(v.Path), v})
 		}
+		found = append(found, t.unknownTo(it.kind, it.document, f.strict, it.At)...)
 	}
 	return t.tellInvalid(len(items), found, output)
 }
@@ -81,7 +85,7 @@ func (t *tool) validateWith(schema string, f *fileFlags, output string) error {
 	if text, err = yaml.YAMLToJSON(text); err != nil {
 		return usage(fmt.Errorf("%s: %w", schema, err))
 	}
-	k := kinds.Kind{Entry: &registry.Entry{Kind: schema, Schema: json.RawMessage(text)}}
+	k := &kinds.Kind{Entry: &registry.Entry{Kind: schema, Schema: json.RawMessage(text)}}
 	compiled, err := k.CompileSchema()
 	if err != nil {
 		return usage(err)
@@ -99,8 +103,23 @@ func (t *tool) validateWith(schema string, f *fileFlags, output string) error {
 		for _, v := range wrong {
 			found = append(found, invalidity{m.At(v.Path), v})
 		}
+		found = append(found, t.unknownTo(k, m.Document, f.strict, m.At)...)
 	}
 	return t.tellInvalid(len(read), found, output)
+}
+
+// unknownTo is what is wrong with members that a kind does not know; if they are not wrong, it tells of them.
+func (t *tool) unknownTo(k *kinds.Kind, document map[string]any, strict bool, at func(string) string) (
+	found []invalidity,
+) {
+	for _, u := range k.Unknown(document) {
+		if strict {
+			found = append(found, invalidity{at(u.Path), kinds.Violation{Path: u.Path, Message: u.About(k.Kind)}})
+			continue
+		}
+		t.Notef("%s: %s\n", at(u.Path), kept(k, u))
+	}
+	return found
 }
 
 func (t *tool) tellInvalid(n int, found []invalidity, output string) error {

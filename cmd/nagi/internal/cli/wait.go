@@ -16,7 +16,7 @@ import (
 )
 
 func (t *tool) waitCommand() *cobra.Command {
-	var until, namespace string
+	var until, namespace, output string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "wait KIND/KEY",
@@ -30,11 +30,11 @@ func (t *tool) waitCommand() *cobra.Command {
   jsonpath=PATH[=VALUE]    a path finds something, or this value, in the document with its status and its record
                            (see docs/kinds.md): '{.status.url}' as kubectl has it, or '$.status.url'
 
-It ends with the exit code 4 at the timeout, or where waiting is in vain, and says why.`,
+It ends with the exit code 4 at the end of --wait-timeout, or where waiting is in vain, and says why.`,
 		Example: `  nagi wait websites/shop/home
   nagi wait websites/shop/home --for=condition=Reconciled
   nagi wait websites/shop/home --for='jsonpath={.status.url}=https://home.example'
-  nagi wait websites/shop/cart --timeout 1s  # exit code 4
+  nagi wait websites/shop/cart --wait-timeout 1s -o json  # exit code 4
   nagi wait websites/shop/blog  # exit code 4
   nagi wait websites/shop/none --for=deleted`,
 		Args:              cobra.RangeArgs(1, 2),
@@ -50,21 +50,50 @@ It ends with the exit code 4 at the timeout, or where waiting is in vain, and sa
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if err := s.waitFor(ctx, a, until); err != nil {
-				return err
+			if cmd.Flag("timeout").Changed && !cmd.Flag("wait-timeout").Changed {
+				t.Notef("nagi: --timeout is for one answer, as in each command; --wait-timeout says how long to wait "+
+					"for the document, which is %v now\n", timeout)
 			}
-			t.Printf("%s %s\n", a.label(), printable.Text(until))
-			return nil
+			err = s.waitFor(ctx, a, until)
+			return t.tellWaited(cmd.Context(), a, until, output, err)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&until, "for", "reconciled",
 		"reconciled, deleted, condition=TYPE[=STATUS] or jsonpath=PATH[=VALUE]")
 	flags.StringVarP(&namespace, "namespace", "n", "", "namespace of the document")
-	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	flags.DurationVar(&timeout, "wait-timeout", 5*time.Minute, "how long to wait")
+	oneOf(cmd, &output, "text", "json", "yaml")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(
 		[]string{"reconciled", "deleted", "condition=", "jsonpath="}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// waited is how a wait ended.
+type waited struct {
+	Kind   string `json:"kind"`
+	Bucket string `json:"bucket"`
+	Key    string `json:"key"`
+	For    string `json:"for"`
+	Is     bool   `json:"is"`             // false with exit code 4
+	Says   string `json:"says,omitempty"` // why not
+}
+
+func (t *tool) tellWaited(ctx context.Context, a target, until, output string, err error) error {
+	if err != nil && codeOf(ctx, err) != CodeNotSo {
+		return err
+	}
+	if output == "text" && err == nil {
+		t.Printf("%s %s\n", a, printable.Text(until))
+	}
+	w := waited{Kind: a.kind.Name(), Bucket: a.kind.Bucket, Key: a.key, For: until, Is: err == nil}
+	if err != nil {
+		w.Says = err.Error()
+	}
+	if printed := t.as(output, w); printed != nil {
+		return printed
+	}
+	return err
 }
 
 // waitFor waits for what --for says.

@@ -59,7 +59,7 @@ func (s *session) waitPath(ctx context.Context, a target, of string) error {
 		case <-news:
 		case <-time.After(time.Second): // who may not watch asks
 		case <-ctx.Done():
-			return notYet(ctx, fmt.Errorf("waiting for %s until jsonpath=%s: it finds %s: %w", a.label(),
+			return notYet(ctx, fmt.Errorf("waiting for %s until jsonpath=%s: it finds %s: %w", a.String(),
 				printable.Text(of), last, context.Cause(ctx)))
 		}
 	}

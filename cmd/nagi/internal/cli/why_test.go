@@ -11,6 +11,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 )
@@ -74,6 +75,9 @@ func TestWhySaysOfAKeyWhatHelps(t *testing.T) {
 
 func TestWhyOfABucketThatTheRegistryDoesNotHave(t *testing.T) {
 	inWorld(t, func(w *world) {
+		kv, err := w.js.KeyValue(w.Context(), registry.Bucket)
+		w.must(err)
+		w.must(kv.Delete(w.Context(), "Website.example.com"))
 		said := w.ok("why", "--bucket", "websites", "--namespaced", "--controller", "websites", "shop/blog")
 		w.wantIn(said, "parked", "nagi unpark --bucket=websites --namespaced --controller=websites shop/blog")
 		r := w.nagi("why", "--bucket", "websites", "--namespaced", "shop/blog")

@@ -63,11 +63,7 @@ func (s *session) whyAll(ctx context.Context, k *kinds.Kind, f whyFlags) error {
 		return err
 	}
 	if len(all) == 0 {
-		s.t.Notef("There are no controllers: one with the option registry.Publish publishes itself; --bucket and " +
-			"--controller name one that does not.\n")
-		if f.output == "text" {
-			return nil
-		}
+		return s.nothingToAsk(ctx)
 	}
 	w := &allWaiting{Groups: []*waiting{}, byCause: map[cause]*waiting{}}
 	eachAsked(all, func(_ int, c asked) {

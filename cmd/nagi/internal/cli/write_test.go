@@ -55,13 +55,51 @@ func TestALostAcknowledgementIsSettled(t *testing.T) {
 			return is
 		}, natstest.Fate{Lost: true}))
 		r := w.at(w.Context(), proxy.URL(), homeFile+"spec: {theme: dark}\n", "--timeout", "20s", "apply", "-f", "-")
-		if r.code != 0 || r.out != "websites/shop/home configured\n" || !lost {
+		if r.code != 0 || r.out != "Website.example.com/shop/home configured\n" || !lost {
 			t.Error(r, lost)
 		}
 		if !strings.Contains(w.value("websites", "shop.home"), `"theme":"dark"`) {
 			t.Error("it is not there")
 		}
 	})
+}
+
+// The write may have arrived though its answer did not: it is looked, and said which it is.
+func TestALostAnswerIsNotTakenForAnothersWrite(t *testing.T) {
+	const created = "kind: Website\nmetadata: {name: fresh, namespace: shop}\nspec: {host: f.example}\n"
+	for _, c := range []struct {
+		args  []string
+		stdin string
+		says  string
+	}{
+		{[]string{"create", "-f", "-"}, created, "Website.example.com/shop/fresh created\n"},
+		{[]string{"apply", "-f", "-"}, created, "Website.example.com/shop/fresh created\n"},
+		{[]string{"patch", "websites/shop/home", "-p", "spec: {theme: dark}"}, "", "Website.example.com/shop/home changed\n"},
+		{[]string{"delete", "websites/shop/cart"}, "", "Website.example.com/shop/cart deleted\n"},
+	} {
+		for _, timeout := range []string{"2s", "5s", "20s"} {
+			inWorld(t, func(w *world) {
+				proxy := natstest.StartProxy(w.T, w.srv.URL())
+				proxy.Tamper(natstest.Nth(1, natstest.AnswersTo("$KV.websites.>"), natstest.Fate{Lost: true}))
+				r := w.at(w.Context(), proxy.URL(), c.stdin, append(c.args, "--timeout", timeout)...)
+				if r.code != 0 || r.out != c.says {
+					t.Errorf("%v with %s: %+v", c.args, timeout, r)
+				}
+			})
+			inWorld(t, func(w *world) {
+				proxy := natstest.StartProxy(w.T, w.srv.URL())
+				sent := false
+				proxy.Tamper(func(m *natstest.Message) natstest.Fate { // nothing is answered once it is written
+					sent = sent || natstest.AnswersTo("$KV.websites.>")(m)
+					return natstest.Fate{Lost: sent}
+				})
+				r := w.at(w.Context(), proxy.URL(), c.stdin, append(c.args, "--timeout", timeout)...)
+				if r.code != CodeUnreachable || !strings.Contains(r.err, "is not known") || !strings.Contains(r.err, "nagi get Website") {
+					t.Errorf("%v with %s, and nothing is answered: %+v", c.args, timeout, r)
+				}
+			})
+		}
+	}
 }
 
 func TestAFullBucketRefusesAndSaysSo(t *testing.T) {
@@ -130,7 +168,7 @@ func TestCtrlCBetweenDocumentsLeavesNothingHalfDone(t *testing.T) {
 			Options: []nats.Option{natstest.Dialer()},
 		}
 		code := Run(ctx, env, []string{"--server", w.srv.URL(), "apply", "-f", "-"})
-		if code != 1 || stdout.String() != "websites/shop/a created\n" ||
+		if code != 1 || stdout.String() != "Website.example.com/shop/a created\n" ||
 			!strings.Contains(stderr.String(), "1 of 3 documents are done") {
 			t.Error(code, stdout.String(), stderr.String())
 		}

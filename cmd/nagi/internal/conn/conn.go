@@ -88,7 +88,7 @@ func (f *Flags) Complete() error {
 		}
 	}
 	if f.Timeout < 0 {
-		return fmt.Errorf("a timeout of %v: want more than 0", f.Timeout)
+		return fmt.Errorf("--timeout is %v, and must be more than 0: write it as 5s", f.Timeout)
 	}
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		return fmt.Errorf("there is one of --tlscert and --tlskey: give both")

@@ -20,7 +20,7 @@ type Violation struct {
 }
 
 func (v Violation) String() string {
-	if v.Path == "" {
+	if v.Path == "" || strings.HasPrefix(v.Message, v.Path+" ") {
 		return v.Message
 	}
 	return v.Path + ": " + v.Message

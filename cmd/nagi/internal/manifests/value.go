@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -167,6 +168,7 @@ func YAML(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
+	e.CompactSeqIndent()
 	if err := e.Encode(node(v)); err != nil {
 		return nil, err
 	}
@@ -196,11 +198,7 @@ func node(v any) *yaml.Node {
 	case string:
 		return text(v)
 	case json.Number:
-		tag := "!!int"
-		if bytes.ContainsAny([]byte(v), ".eE") {
-			tag = "!!float"
-		}
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: v.String()}
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: v.String()} // a tag would be shown of what no Go type holds
 	}
 	var n yaml.Node
 	if err := n.Encode(v); err != nil {
@@ -209,8 +207,13 @@ func node(v any) *yaml.Node {
 	return &n
 }
 
+// notText are texts that YAML 1.1, which Kubernetes reads, takes for a truth value or a number.
+var notText = regexp.MustCompile(`^(?i:y|yes|on|n|no|off|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)
+
 func text(s string) *yaml.Node {
 	var n yaml.Node
-	n.SetString(s)
+	if n.SetString(s); notText.MatchString(s) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
 	return &n
 }

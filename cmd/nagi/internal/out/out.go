@@ -11,8 +11,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
 	"github.com/nagi-runtime/nagi/internal/printable"
-	"sigs.k8s.io/yaml"
 )
 
 // Streams are what a command reads and writes.
@@ -95,14 +95,20 @@ func escaped(text []byte) []byte {
 	return b.Bytes()
 }
 
-// YAML prints a value as the YAML of its JSON. Where that would have what is no printable text, such as marks of
-// direction, it prints the JSON, which is YAML too.
+// YAML prints a value as the YAML of its JSON, with numbers as they are written. Where that would have what is no
+// printable text, such as marks of direction, it prints the JSON, which is YAML too.
 func (s *Streams) YAML(v any) error {
 	text, err := encode(v)
 	if err != nil {
 		return err
 	}
-	plain, err := yaml.JSONToYAML(text)
+	var read any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&read); err != nil {
+		return err
+	}
+	plain, err := manifests.YAML(read)
 	if err != nil {
 		return err
 	}

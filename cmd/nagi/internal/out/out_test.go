@@ -26,3 +26,16 @@ func TestYAMLHasWhatWasSaidAndNothingThatATerminalMustNotSee(t *testing.T) {
 		}
 	}
 }
+
+func TestYAMLIsCompactAndKeepsNumbers(t *testing.T) {
+	var printed bytes.Buffer
+	s := Streams{Out: &printed}
+	if err := s.YAML(map[string]any{"a": []any{json.Number("36893488147419103232"), json.Number("1e400"), json.Number("-0.0"),
+		map[string]any{"b": "on", "c": json.Number("1.10"), "d": nil, "e": []any{}, "f": map[string]any{}, "g": "12", "h": ""}}}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "a:\n- 36893488147419103232\n- 1e400\n- -0.0\n- b: \"on\"\n  c: 1.10\n  d: null\n  e: []\n  f: {}\n  g: \"12\"\n  h: \"\"\n"
+	if printed.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", printed.String(), want)
+	}
+}

@@ -78,7 +78,7 @@ func (t *trace) document(ctx context.Context, kind *kinds.Kind, key string) erro
 	if !ok {
 		return notFound(kind, key)
 	}
-	if !t.step(documentNode(kind.Entry, d, kind.Namespaced)) || d.Marks == nil {
+	if !t.step(t.documentNode(kind.Entry, d, kind.Namespaced)) || d.Marks == nil {
 		return nil
 	}
 	return t.upFrom(ctx, d.Marks, func(r registry.Resource) bool {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/follow"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
@@ -20,48 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
-
-// Health says in one word how an object is.
-type Health string
-
-// The kinds of health. Unknown is what says nothing of itself.
-const (
-	Good    Health = "good"
-	Waiting Health = "waiting"
-	Bad     Health = "bad"
-	Unknown Health = "unknown"
-)
-
-// Node is an object, or a note about objects that were not looked at. Its texts are as others wrote them.
-type Node struct {
-	In         string `json:"in,omitempty"` // as registry.Resource.In
-	Kind       string `json:"kind,omitempty"`
-	APIVersion string `json:"apiVersion,omitempty"`
-	Bucket     string `json:"bucket,omitempty"`   // of a document
-	Resource   string `json:"resource,omitempty"` // of an object in Kubernetes: deployments.apps
-	// Key is "name" or "namespace/name"; "" if the node is a note alone.
-	Key string `json:"key,omitempty"`
-	// State is what it says of itself in a word or two; "" if nothing. Message says more where it is not well.
-	State   string    `json:"state,omitempty"`
-	Health  Health    `json:"health,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-	// Note is what is to be known of how it was found, or of what was not.
-	Note string  `json:"note,omitempty"`
-	Owns []*Node `json:"owns,omitempty"`
-}
-
-// Name is what to call the object: Website/shop/home, deployments.apps/shop/web.
-func (n *Node) Name() string {
-	what := n.Kind
-	if n.In == registry.InKubernetes {
-		what = cmp.Or(n.Resource, n.Kind)
-	}
-	if n.Key == "" {
-		return what
-	}
-	return what + "/" + n.Key
-}
 
 // note makes a node of a note.
 func note(in, kind, text string) *Node { return &Node{In: in, Kind: kind, Note: text} }
@@ -94,7 +51,7 @@ func (b *Builder) Tree(ctx context.Context, kind *kinds.Kind, key string) (*Node
 		return nil, notFound(kind, key)
 	}
 	g := &growth{Builder: b, path: map[string]bool{}, lists: map[string]listed{}}
-	root := documentNode(kind.Entry, d, kind.Namespaced)
+	root := b.documentNode(kind.Entry, d, kind.Namespaced)
 	g.grow(ctx, root, kind, 0)
 	if g.left > 0 {
 		root.Note = joined(root.Note, fmt.Sprintf("%d more are not shown: a tree has %d objects at most", g.left,
@@ -116,11 +73,11 @@ func placeOf(e *registry.Entry) follow.Place {
 }
 
 // documentNode is the node of a document. Where it is not known whether keys have a namespace, the document says it.
-func documentNode(e *registry.Entry, d follow.Document, namespaced bool) *Node {
+func (b *Builder) documentNode(e *registry.Entry, d follow.Document, namespaced bool) *Node {
 	namespaced = namespaced || d.Namespace != "" && strings.HasPrefix(d.Key, d.Namespace+".")
 	n := &Node{
 		In: registry.InNATS, Kind: e.Kind, APIVersion: e.APIVersion, Bucket: e.Bucket,
-		Key: follow.ClientKey(d.Key, namespaced), Health: Unknown,
+		Key: follow.ClientKey(d.Key, namespaced), Health: Unknown, registered: slices.Contains(b.Kinds, e),
 	}
 	if d.Unreadable {
 		n.Note = "the document is not JSON"
@@ -248,7 +205,7 @@ func (g *growth) documents(ctx context.Context, n *Node, kind *kinds.Kind, o own
 		if !o.allows(named, kind.Kind, n.Key) {
 			continue
 		}
-		child := documentNode(entry, d, registered && entry.Namespaced)
+		child := g.documentNode(entry, d, registered && entry.Namespaced)
 		child.Note = joined(child.Note, doubt(named, child.Key, n.Key))
 		if g.add(n, child) {
 			g.grow(ctx, child, &kinds.Kind{Entry: entry, Registered: registered}, depth+1)
