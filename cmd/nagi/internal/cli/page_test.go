@@ -162,7 +162,8 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 		w.put("websites", "shop.second", `{"spec":{"host":"bad.too"}}`)
 		time.Sleep(5 * time.Second)
 		b := w.ui(false)
-		b.get("/waits", "5 keys are not well", `<td class="number">2</td><td><span class="state bad">parked</span></td>`,
+		b.get("/waits", "5 keys are not well", `<td class="number">2</td><th scope="row" class="message">terminal error: no such domain</th>`,
+			`<td><span class="state bad">parked</span></td>`,
 			`<a href="/kinds/Website.example.com/shop%2Fblog">shop/blog</a>`, "the API of domains is away")
 	})
 }
@@ -247,7 +248,7 @@ func TestThePageRefusesWhatDidNotComeForIt(t *testing.T) {
 				t.Errorf("the policy %q has no %s", policy, part)
 			}
 		}
-		if answer.Header().Get("X-Content-Type-Options") != "nosniff" || answer.Header().Get("Referrer-Policy") != "no-referrer" ||
+		if answer.Header().Get("X-Content-Type-Options") != "nosniff" || answer.Header().Get("Referrer-Policy") != "same-origin" ||
 			answer.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("headers %v", answer.Header())
 		}
@@ -336,7 +337,7 @@ func TestThePageTellsOfABrakeAndReleasesItByCount(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		b := w.ui(true)
-		body := b.get("/", `class="banner" role="alert"`, "<strong>The brake of websites holds ", `<a href="/brake/websites">`)
+		body := b.get("/", `class="banner"`, `<strong role="alert">The brake of websites holds `, `<a href="/brake/websites">`)
 		held := regexp.MustCompile(`holds (\d+) deletes`).FindStringSubmatch(body)
 		body = b.get("/brake/websites", "many/site-00", "documents can be put back")
 		restorable := regexp.MustCompile(`<p>(\d+) documents can be put back`).FindStringSubmatch(body)

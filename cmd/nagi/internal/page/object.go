@@ -113,6 +113,7 @@ func (p *Page) why(ctx context.Context, name, key string) why {
 	if err := p.ask(ctx, name, "explain", service.KeyRequest{Key: key}, &w.Explanation); err != nil {
 		w.Err = printable.Message(err.Error())
 	}
+	w.State = controller.KeyState(printable.Text(string(w.State)))
 	w.Says, w.Error = printable.Message(w.Says), printable.Message(w.Error)
 	w.WokenBy, w.Reasons = printable.Text(w.WokenBy), printable.Text(w.Reasons)
 	return w

@@ -96,6 +96,10 @@ func New(cfg Config) (*Page, error) {
 	static := http.FileServerFS(files)
 	p.mux.Handle("GET /page.css", static)
 	p.mux.Handle("GET /page.js", static)
+	p.mux.Handle("GET /icon.svg", static)
+	p.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/icon.svg", http.StatusMovedPermanently) // of answers that are no page
+	})
 	p.mux.HandleFunc("GET /live", p.live)
 	p.mux.HandleFunc("POST /act", p.act)
 	p.mux.HandleFunc("GET /", p.show)
@@ -104,6 +108,9 @@ func New(cfg Config) (*Page, error) {
 
 // Run asks controllers how they are, for the plots, until ctx ends.
 func (p *Page) Run(ctx context.Context) {
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { p.tellOfCuts(ctx) })
 	for {
 		p.sample(ctx)
 		p.news.tell()
@@ -111,6 +118,20 @@ func (p *Page) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(sampleInterval):
+		}
+	}
+}
+
+// tellOfCuts lets who follows know at once when the connection is lost, and when it is back.
+func (p *Page) tellOfCuts(ctx context.Context) {
+	changed := p.cfg.Conn.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
+	defer p.cfg.Conn.RemoveStatusListener(changed)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			p.news.tell()
 		}
 	}
 }
@@ -188,7 +209,7 @@ func (p *Page) ask(ctx context.Context, name, verb string, request, answer any) 
 func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 	v, err := p.view(r.Context(), r.URL, false)
 	if err != nil {
-		p.fail(w, err)
+		p.fail(w, r, err, "")
 		return
 	}
 	p.respond(w, http.StatusOK, v)
