@@ -42,10 +42,9 @@ type (
 // one with "wakes" changes its own document for ever, all others get as many pages as they want.
 type world struct {
 	*testing.T
-	srv  *natstest.Server
-	nc   *nats.Conn
-	js   jetstream.JetStream
-	stop func() // the controller
+	srv *natstest.Server
+	nc  *nats.Conn
+	js  jetstream.JetStream
 }
 
 func newWorld(t *testing.T) *world {
@@ -87,7 +86,7 @@ func (w *world) startController() {
 		controller.WithEventRecorder(rec), svc.Controller(), registry.Publish(registry.Options{Version: "v1.2.3"}))
 	w.must(err)
 	stopController, stopService := natstest.Run(w.T, c.Run), natstest.Run(w.T, svc.Run)
-	w.stop = func() {
+	w.Cleanup(func() {
 		stopController()
 		stopService()
 		_ = rec.Close(context.Background())
@@ -96,14 +95,7 @@ func (w *world) startController() {
 		cancel()
 		own.Close()
 		nc.Close()
-	}
-	w.Cleanup(func() { w.stop() })
-}
-
-// stopController stops the replica.
-func (w *world) stopController() {
-	w.stop()
-	w.stop = func() {}
+	})
 }
 
 func reconciler(websites *entity.Client[*website], pages *entity.Client[*webpage]) controller.ReconcilerFunc {
