@@ -39,9 +39,10 @@ func hostileWorld(t *testing.T) *world {
 		return string(data)
 	}
 	for _, bucket := range []string{"evil", "evil-status", "evil-owned"} {
-		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage})
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage, History: 5})
 		w.must(err)
 	}
+	w.put("evil", "one", `{"spec":{}}`) // so that the next write has changed something
 	w.put(registry.Bucket, registry.Key(hostileKind, hostile), marshal(map[string]any{
 		"schemaVersion": 1, "kind": hostileKind, "apiVersion": hostile, "bucket": "evil", "statusBucket": "evil-status",
 		"columns": []any{map[string]any{"name": hostile, "jsonPath": "$.spec.evil", "type": "string", "description": hostile}},

@@ -157,6 +157,30 @@ func TestThePageShowsOneDocument(t *testing.T) {
 	})
 }
 
+func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		kv, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "tales", History: 4, Storage: jetstream.MemoryStorage})
+		w.must(err)
+		w.put(registry.Bucket, "Tale", `{"schemaVersion":1,"kind":"Tale","bucket":"tales","controllers":[]}`)
+		w.put("tales", "one", `{"spec":{"gone":true}}`)
+		w.put("tales", "two", `{}`)
+		w.must(kv.Delete(w.Context(), "one"))
+		w.put("tales", "one", `{"spec":{"n":9007199254740992,"a":{"b":[1],"c":"hunter2"}}}`)
+		w.put("tales", "one", `{"spec":{"n":9007199254740993,"a":{"b":[1,2],"c":"hunter2"}}}`)
+		b := w.ui(false)
+		time.Sleep(time.Minute)
+		b.get("/kinds/Tale/one", "The bucket keeps the last 4 writes of each key", "<b>Revision 1</b>", "<b>Revision 3</b>",
+			": it was deleted", `changed: <span class="message">it was made anew</span>`,
+			`<b>Revision 5</b>, <time datetime="`, `changed: <span class="message">spec.a.b, spec.n</span>`)
+		w.put("tales", "one", "\"\u202e\"")
+		time.Sleep(5 * time.Second) // what cannot be read is looked at every few seconds
+		if body := b.get("/kinds/Tale/one", "<b>Revision 6</b>", "one of the two is no JSON object"); strings.Contains(body, "<b>Revision 1</b>") {
+			t.Error("what the bucket keeps no more is shown")
+		}
+		b.get("/kinds/Website.example.com/shop%2Fhome", "The bucket keeps the last write of each key alone")
+	})
+}
+
 func TestThePageShowsWhatWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put("websites", "shop.second", `{"spec":{"host":"bad.too"}}`)

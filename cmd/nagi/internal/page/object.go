@@ -104,7 +104,8 @@ func (p *Page) showObject(ctx context.Context, v *view, name, key, did string) e
 		return err
 	}
 	v.Parts = append(v.Parts, part{"why", "why", asked}, part{"writing", "writing", written},
-		part{"tree", "tree", p.treeOf(ctx, kind, key)}, part{"events", "events", p.eventsOf(ctx, kind, key)})
+		part{"tree", "tree", p.treeOf(ctx, kind, key)}, part{"events", "events", p.eventsOf(ctx, kind, key)},
+		part{"writes", "writes", p.writesOf(ctx, kind, key, written.Revision)})
 	return nil
 }
 

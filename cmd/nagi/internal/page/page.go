@@ -66,6 +66,7 @@ type Page struct {
 	readers map[follow.Place]*documents.Reader
 	events  map[string]events // by bucket and key
 	trees   map[string]owned  // likewise
+	writes  map[string]writes // likewise
 }
 
 // mostViewers is how many may follow at once.
@@ -180,7 +181,13 @@ func (p *Page) kind(ctx context.Context, name string) (*kinds.Kind, error) {
 
 // read reads a document and its record, live. IsNotFound if there is no document; the record is there all the same.
 func (p *Page) read(ctx context.Context, kind *kinds.Kind, key string) (kinds.Document, error) {
+	return p.reader(kind).Get(ctx, key)
+}
+
+// reader is that of a kind; there is one for each bucket.
+func (p *Page) reader(kind *kinds.Kind) *documents.Reader {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	at := follow.Place{Bucket: kind.Bucket, StatusBucket: kind.StatusBucket}
 	r := p.readers[at]
 	if r == nil {
@@ -190,8 +197,7 @@ func (p *Page) read(ctx context.Context, kind *kinds.Kind, key string) (kinds.Do
 		r = documents.New(p.cfg.JS, kind, p.cfg.Timeout)
 		p.readers[at] = r
 	}
-	p.mu.Unlock()
-	return r.Get(ctx, key)
+	return r
 }
 
 func (p *Page) controller(name string) ask.Controller {
