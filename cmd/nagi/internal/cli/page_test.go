@@ -16,8 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
 	livepage "github.com/nagi-runtime/nagi/cmd/nagi/internal/page"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -37,7 +39,13 @@ type browser struct {
 // ui makes the page, runs it, and lets it ask all controllers.
 func (w *world) ui(actions bool) *browser {
 	w.Helper()
-	t := &tool{Env: Env{
+	return w.uiOf(plainFlags{}, actions)
+}
+
+// uiOf is the page that also shows a plain bucket.
+func (w *world) uiOf(plain plainFlags, actions bool) *browser {
+	w.Helper()
+	t := &tool{plain: plain, Env: Env{
 		Streams: out.Streams{Out: io.Discard, Err: io.Discard}, Options: []nats.Option{natstest.Dialer()}, Cluster: w.cluster,
 	}}
 	t.flags.Server, t.flags.Options = w.srv.URL(), t.Options
@@ -178,6 +186,29 @@ func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
 			t.Error("what the bucket keeps no more is shown")
 		}
 		b.get("/kinds/Website.example.com/shop%2Fhome", "The bucket keeps the last write of each key alone")
+	})
+}
+
+func TestThePageShowsAPlainBucket(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "plain", Storage: jetstream.MemoryStorage})
+		w.must(err)
+		w.put("plain", "one", `{"spec":{"size":1}}`)
+		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "plain", StatusBucket: entity.NoStatusBucket}}, true)
+		b.get("/kinds", `<a href="/kinds/plain">plain</a>`, `<a href="/kinds/Website.example.com">`)
+		b.get("/kinds/plain", `<a href="/kinds/plain/one">one</a>`, "1 to 1 of 1 that fit")
+		b.get("/kinds/plain/one", "size: 1", "The registry names no controller of it")
+	})
+	inWorld(t, func(w *world) { // --controller tells and acts
+		w.put(registry.Bucket, "Website.example.com", `{"schemaVersion":1,"kind":"Other","bucket":"others","controllers":[]}`)
+		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "websites", Namespaced: true}, controller: "websites"}, true)
+		body := b.get("/kinds/websites/shop%2Fblog", "no such domain", `value="unpark"`, "<dt>Says</dt><dd>websites</dd>")
+		found := tokenIn.FindStringSubmatch(body)
+		got := b.ask("POST", "/act", url.Values{"token": {found[1]}, "do": {"unpark"}, "kind": {"websites"}, "key": {"shop/blog"},
+			"controller": {"websites"}}.Encode(), nil)
+		if got.Code != http.StatusSeeOther || got.Header().Get("Location") != "/kinds/websites/shop%2Fblog?did=unpark" {
+			t.Errorf("unpark: %d %v %s", got.Code, got.Header(), got.Body)
+		}
 	})
 }
 

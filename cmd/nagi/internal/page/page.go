@@ -38,6 +38,8 @@ type Config struct {
 	Timeout time.Duration
 	// Cluster is where Kubernetes is; nil: it is not looked at.
 	Cluster *tree.Cluster
+	// Plain is a bucket that the registry does not have, and that is shown beside its kinds; nil for none.
+	Plain *kinds.Kind
 	// Actions says that the page may act, with the rights of its user.
 	Actions bool
 	// Hosts are the names, without ports, under which a browser may ask for it. Requests for others are refused, so
@@ -151,7 +153,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // kindsInterval is how often the registry is read, at most.
 const kindsInterval = 10 * time.Second
 
-// kinds are those of the registry.
+// kinds are those of the registry, and the plain bucket. Where that is shown the registry need not be readable.
 func (p *Page) kinds(ctx context.Context) (*registry.Kinds, error) {
 	if err := p.asking.Take(ctx); err != nil {
 		return nil, err
@@ -160,23 +162,30 @@ func (p *Page) kinds(ctx context.Context) (*registry.Kinds, error) {
 	if p.found != nil && time.Since(p.asked) < kindsInterval {
 		return p.found, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	found, err := registry.List(ctx, p.cfg.JS)
-	if err != nil {
+	found, err := registry.List(within, p.cfg.JS)
+	if err != nil && (p.cfg.Plain == nil || ctx.Err() != nil) {
 		return nil, err
+	}
+	if p.cfg.Plain != nil {
+		found.Entries = append(found.Entries, p.cfg.Plain.Entry)
 	}
 	p.found, p.asked = &found, time.Now()
 	return p.found, nil
 }
 
-// kind is one of the registry.
+// kind is one of them.
 func (p *Page) kind(ctx context.Context, name string) (*kinds.Kind, error) {
 	found, err := p.kinds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return kinds.Of(found.Entries, name)
+	kind, err := kinds.Of(found.Entries, name)
+	if err == nil && p.cfg.Plain != nil && kind.Entry == p.cfg.Plain.Entry {
+		return p.cfg.Plain, nil
+	}
+	return kind, err
 }
 
 // read reads a document and its record, live. IsNotFound if there is no document; the record is there all the same.
