@@ -1,5 +1,5 @@
-# Needs Go and make; the race detector also needs a C compiler, and make nodejs Node.js with npm. Everything else is
-# fetched by Go and npm in pinned versions.
+# Needs Go and make; the race detector also needs a C compiler, make nodejs Node.js with npm, and make browser Chromium.
+# Everything else is fetched by Go and npm in pinned versions.
 
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -49,13 +49,15 @@ test_raceless = packages=$$($(raceless_tests) | $(1)); test -z "$$packages" || \
 NESTED := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod test/*/*/go.mod))
 # Those with packages in them.
 CODE   := $(filter-out $(TOOLS),$(NESTED))
+# Needs a browser: make browser runs it.
+BROWSER := test/browser
 
 .PHONY: help
 help: ## show this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 .PHONY: ci
-ci: lint test e2e servers nodejs ## what has to pass before a change goes in
+ci: lint test e2e servers nodejs browser ## what has to pass before a change goes in
 
 .PHONY: test
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
@@ -96,12 +98,12 @@ rolling: ## replicas of this code and of an earlier one take turns over one stat
 
 .PHONY: e2e
 # The modules below test/ read files outside of themselves, of which the cache of go test knows nothing.
-e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/; PKGS, TESTFLAGS as above
+e2e: kubetest ## all tests on a real Kubernetes API server, then those of the modules below test/, test/browser apart; PKGS, TESTFLAGS as above
 	$(race)
 	@packages=$$($(kube_tests)); set -x; \
 	test -z "$$packages" || $(GO) test -race -parallel $(E2E_PARALLEL) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 	@kube=$$($(kube_tests)); $(call test_raceless,{ grep -xF "$$kube" || true; })
-	@for module in $(CODE); do cd $(CURDIR)/$$module; \
+	@for module in $(filter-out $(BROWSER),$(CODE)); do cd $(CURDIR)/$$module; \
 		packages=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...); \
 		test -z "$$packages" || (set -x; $(GO) test -race -count=1 -parallel $(E2E_PARALLEL) -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages); \
 	done
@@ -115,6 +117,22 @@ servers: ## the life cycle on nats-servers of several versions; they are built f
 nodejs: ## a controller as programs in Node.js see it; needs node and npm, which fetches the NATS client
 	$(race)
 	$(GO) test -race -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./test/nodejs
+
+# CHROMIUM=/path names another one.
+chromium = @test -n "$${CHROMIUM:-}" || command -v chromium chromium-browser google-chrome chrome >/dev/null || { \
+	test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { \
+		echo 'no browser: as root run apt-get install chromium, or name one with CHROMIUM=/path' >&2; exit 1; }; \
+	set -x; apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends chromium fonts-dejavu-core; }
+
+.PHONY: browser
+browser: ## the live page of nagi ui in Chromium; root on Debian gets its package, others install it first
+	$(chromium)
+	cd $(BROWSER) && $(GO) test -count=1 -timeout $(E2E_TIMEOUT) $(TESTFLAGS) ./...
+
+.PHONY: pictures
+pictures: ## makes the pictures of the live page in docs/pictures anew
+	$(chromium)
+	cd $(BROWSER) && $(GO) test -count=1 -run '^TestPictures$$' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) . -pictures $(CURDIR)/docs/pictures
 
 .PHONY: kubetest
 kubetest: ## builds the Kubernetes API server for tests; minutes, the first time

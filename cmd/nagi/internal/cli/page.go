@@ -10,6 +10,7 @@ import (
 	"time"
 
 	livepage "github.com/nagi-runtime/nagi/cmd/nagi/internal/page"
+	"github.com/nagi-runtime/nagi/registry"
 	"github.com/spf13/cobra"
 )
 
@@ -28,7 +29,9 @@ follows changes.
 
 It shows what you may read, to whoever can open the address: that is this machine alone, unless --listen and --remote
 say otherwise. It changes nothing, unless --allow-actions lets it: then its forms can reconcile, unpark, suspend and
-resume a key, and restore or release what a brake holds, with your rights.`,
+resume a key, and restore or release what a brake holds, with your rights.
+
+With --bucket it shows a bucket that the registry does not have, too; --controller names who looks after it.`,
 		Example:     "  nagi ui\n  nagi ui --listen 127.0.0.1:0 --allow-actions",
 		Annotations: map[string]string{"examples": "elsewhere"}, // they serve until they are stopped
 		Args:        cobra.NoArgs,
@@ -74,10 +77,17 @@ func (s *session) page(flags *clusterFlags, actions bool, hosts []string) (*live
 	if err != nil {
 		return nil, err
 	}
-	return livepage.New(livepage.Config{
+	cfg := livepage.Config{
 		Conn: s.nc, JS: s.js, Prefix: s.t.prefix, Timeout: s.t.flags.Timeout, Cluster: cluster,
 		Actions: actions, Hosts: hosts,
-	})
+	}
+	if s.t.plain.Bucket != "" {
+		cfg.Plain = s.t.plain.Kind()
+		if name := s.t.plain.controller; name != "" {
+			cfg.Plain.Controllers = append(cfg.Plain.Controllers, registry.Controller{Name: name})
+		}
+	}
+	return livepage.New(cfg)
 }
 
 // serve serves until ctx ends.

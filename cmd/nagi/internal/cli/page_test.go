@@ -16,8 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/out"
 	livepage "github.com/nagi-runtime/nagi/cmd/nagi/internal/page"
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/recorder"
 	"github.com/nagi-runtime/nagi/registry"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -37,7 +39,13 @@ type browser struct {
 // ui makes the page, runs it, and lets it ask all controllers.
 func (w *world) ui(actions bool) *browser {
 	w.Helper()
-	t := &tool{Env: Env{
+	return w.uiOf(plainFlags{}, actions)
+}
+
+// uiOf is the page that also shows a plain bucket.
+func (w *world) uiOf(plain plainFlags, actions bool) *browser {
+	w.Helper()
+	t := &tool{plain: plain, Env: Env{
 		Streams: out.Streams{Out: io.Discard, Err: io.Discard}, Options: []nats.Option{natstest.Dialer()}, Cluster: w.cluster,
 	}}
 	t.flags.Server, t.flags.Options = w.srv.URL(), t.Options
@@ -157,12 +165,60 @@ func TestThePageShowsOneDocument(t *testing.T) {
 	})
 }
 
+func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
+	inWorld(t, func(w *world) {
+		kv, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "tales", History: 4, Storage: jetstream.MemoryStorage})
+		w.must(err)
+		w.put(registry.Bucket, "Tale", `{"schemaVersion":1,"kind":"Tale","bucket":"tales","controllers":[]}`)
+		w.put("tales", "one", `{"spec":{"gone":true}}`)
+		w.put("tales", "two", `{}`)
+		w.must(kv.Delete(w.Context(), "one"))
+		w.put("tales", "one", `{"spec":{"n":9007199254740992,"a":{"b":[1],"c":"hunter2"}}}`)
+		w.put("tales", "one", `{"spec":{"n":9007199254740993,"a":{"b":[1,2],"c":"hunter2"}}}`)
+		b := w.ui(false)
+		time.Sleep(time.Minute)
+		b.get("/kinds/Tale/one", "The bucket keeps the last 4 writes of each key", "<b>Revision 1</b>", "<b>Revision 3</b>",
+			": it was deleted", `changed: <span class="message">it was made anew</span>`,
+			`<b>Revision 5</b>, <time datetime="`, `changed: <span class="message">spec.a.b, spec.n</span>`)
+		w.put("tales", "one", "\"\u202e\"")
+		time.Sleep(5 * time.Second) // what cannot be read is looked at every few seconds
+		if body := b.get("/kinds/Tale/one", "<b>Revision 6</b>", "one of the two is no JSON object"); strings.Contains(body, "<b>Revision 1</b>") {
+			t.Error("what the bucket keeps no more is shown")
+		}
+		b.get("/kinds/Website.example.com/shop%2Fhome", "The bucket keeps the last write of each key alone")
+	})
+}
+
+func TestThePageShowsAPlainBucket(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "plain", Storage: jetstream.MemoryStorage})
+		w.must(err)
+		w.put("plain", "one", `{"spec":{"size":1}}`)
+		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "plain", StatusBucket: entity.NoStatusBucket}}, true)
+		b.get("/kinds", `<a href="/kinds/plain">plain</a>`, `<a href="/kinds/Website.example.com">`)
+		b.get("/kinds/plain", `<a href="/kinds/plain/one">one</a>`, "1 to 1 of 1 that fit")
+		b.get("/kinds/plain/one", "size: 1", "The registry names no controller of it")
+	})
+	inWorld(t, func(w *world) { // --controller tells and acts
+		w.put(registry.Bucket, "Website.example.com", `{"schemaVersion":1,"kind":"Other","bucket":"others","controllers":[]}`)
+		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "websites", Namespaced: true}, controller: "websites"}, true)
+		body := b.get("/kinds/websites/shop%2Fblog", "no such domain", `value="unpark"`, "<dt>Says</dt><dd>websites</dd>")
+		found := tokenIn.FindStringSubmatch(body)
+		got := b.ask("POST", "/act", url.Values{"token": {found[1]}, "do": {"unpark"}, "kind": {"websites"}, "key": {"shop/blog"},
+			"controller": {"websites"}}.Encode(), nil)
+		if got.Code != http.StatusSeeOther || got.Header().Get("Location") != "/kinds/websites/shop%2Fblog?did=unpark" {
+			t.Errorf("unpark: %d %v %s", got.Code, got.Header(), got.Body)
+		}
+	})
+}
+
 func TestThePageShowsWhatWaits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.put("websites", "shop.second", `{"spec":{"host":"bad.too"}}`)
 		time.Sleep(5 * time.Second)
 		b := w.ui(false)
-		b.get("/waits", "5 keys are not well", `<td class="number">2</td><td><span class="state bad">parked</span></td>`,
+		b.get("/waits", "5 keys are not well", `<td class="number">2</td><th scope="row" class="message">terminal error: no such domain</th>`,
+			`<td><span class="state bad">parked</span></td>`,
 			`<a href="/kinds/Website.example.com/shop%2Fblog">shop/blog</a>`, "the API of domains is away")
 	})
 }
@@ -247,7 +303,7 @@ func TestThePageRefusesWhatDidNotComeForIt(t *testing.T) {
 				t.Errorf("the policy %q has no %s", policy, part)
 			}
 		}
-		if answer.Header().Get("X-Content-Type-Options") != "nosniff" || answer.Header().Get("Referrer-Policy") != "no-referrer" ||
+		if answer.Header().Get("X-Content-Type-Options") != "nosniff" || answer.Header().Get("Referrer-Policy") != "same-origin" ||
 			answer.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("headers %v", answer.Header())
 		}
@@ -336,7 +392,7 @@ func TestThePageTellsOfABrakeAndReleasesItByCount(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		b := w.ui(true)
-		body := b.get("/", `class="banner" role="alert"`, "<strong>The brake of websites holds ", `<a href="/brake/websites">`)
+		body := b.get("/", `class="banner"`, `<strong role="alert">The brake of websites holds `, `<a href="/brake/websites">`)
 		held := regexp.MustCompile(`holds (\d+) deletes`).FindStringSubmatch(body)
 		body = b.get("/brake/websites", "many/site-00", "documents can be put back")
 		restorable := regexp.MustCompile(`<p>(\d+) documents can be put back`).FindStringSubmatch(body)

@@ -56,6 +56,7 @@ type message struct {
 	gone   bool // it is the marker of a delete
 	value  []byte
 	header nats.Header
+	at     time.Time // of the write; zero where it was not asked for
 }
 
 // state is what the leader says of the stream.
@@ -129,15 +130,21 @@ func (b *bucket) last(ctx context.Context, natsKey string) (*message, error) {
 
 // lastOf is last for a pattern of keys below a prefix.
 func (b *bucket) lastOf(ctx context.Context, prefix, pattern string) (*message, error) {
+	return b.get(ctx, prefix, map[string]string{"last_by_subj": prefix + pattern})
+}
+
+// get reads the message that a request names; nil if there is none.
+func (b *bucket) get(ctx context.Context, prefix string, request any) (*message, error) {
 	var answer struct {
 		Message struct {
-			Subject string `json:"subject"`
-			Seq     uint64 `json:"seq"`
-			Header  []byte `json:"hdrs"`
-			Value   []byte `json:"data"`
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Value   []byte    `json:"data"`
+			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	err := b.ask(ctx, "STREAM.MSG.GET."+b.stream(), map[string]string{"last_by_subj": prefix + pattern}, &answer)
+	err := b.ask(ctx, "STREAM.MSG.GET."+b.stream(), request, &answer)
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeNoMessage {
 		return nil, nil
 	}
@@ -145,7 +152,7 @@ func (b *bucket) lastOf(ctx context.Context, prefix, pattern string) (*message, 
 		return nil, err
 	}
 	m := &message{key: strings.TrimPrefix(answer.Message.Subject, prefix), seq: answer.Message.Seq,
-		value: answer.Message.Value}
+		value: answer.Message.Value, at: answer.Message.Time}
 	if len(answer.Message.Header) > 0 {
 		if m.header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
 			return nil, fmt.Errorf("key %s of bucket %q: its headers: %w", printable.Quote(m.key), b.name, err)

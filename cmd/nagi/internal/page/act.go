@@ -30,25 +30,26 @@ var acts = map[string]act{
 
 // act does what a form asks for, and shows what it was about again.
 func (p *Page) act(w http.ResponseWriter, r *http.Request) {
-	if !p.mayAct(w, r) {
+	if err := p.mayAct(w, r); err != nil {
+		p.fail(w, r, err, "")
 		return
 	}
 	verb := r.PostForm.Get("do")
 	a, known := acts[verb]
 	if !known {
-		p.fail(w, &failure{http.StatusBadRequest, "There is no such act."})
+		p.fail(w, r, &failure{http.StatusBadRequest, "There is no such act."}, "")
 		return
 	}
 	back, err := p.do(r.Context(), verb, a, r.PostForm)
 	if err != nil {
-		p.fail(w, err)
+		p.fail(w, r, err, back)
 		return
 	}
 	p.news.tell()
 	http.Redirect(w, r, back+"?did="+verb, http.StatusSeeOther)
 }
 
-// do asks a controller, and returns where its effect is seen.
+// do asks a controller, and returns where its effect is seen; "" with an error that comes before that is known.
 func (p *Page) do(ctx context.Context, verb string, a act, form url.Values) (back string, err error) {
 	found, err := p.kinds(ctx)
 	if err != nil {
@@ -63,27 +64,25 @@ func (p *Page) do(ctx context.Context, verb string, a act, form url.Values) (bac
 	if !there {
 		return "", &failure{http.StatusNotFound, "The registry has no controller " + printable.Quote(name) + "."}
 	}
-	var request any = service.KeyRequest{Key: form.Get("key")}
+	var request any
 	if a.brake {
+		back = brakePath(name)
 		count, err := strconv.Atoi(strings.TrimSpace(form.Get("count")))
 		if err != nil || count < 0 {
-			return "", &failure{http.StatusBadRequest, "How many? Write the number that the page shows."}
+			return back, &failure{http.StatusBadRequest, "How many? Write the number that the page shows."}
 		}
 		request = service.BrakeRequest{Engagement: form.Get("engagement"), Count: &count}
+	} else {
+		kind, err := p.kind(ctx, form.Get("kind"))
+		if err != nil {
+			return "", err
+		}
+		back = pathOf(kind.Name(), form.Get("key"))
+		request = service.KeyRequest{Key: form.Get("key")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	if err := p.controller(name).Do(ctx, ask.Act, verb, "", request, nil); err != nil {
-		return "", err
-	}
-	if a.brake {
-		return brakePath(name), nil
-	}
-	kind, err := p.kind(ctx, form.Get("kind"))
-	if err != nil {
-		return "", err
-	}
-	return pathOf(kind.Name(), form.Get("key")), nil
+	return back, p.controller(name).Do(ctx, ask.Act, verb, "", request, nil)
 }
 
 func unescapedForm(s string) string {

@@ -32,6 +32,7 @@ type vanished struct {
 // held is what a brake holds.
 type held struct {
 	service.Brake
+	Path             string
 	Keys, PrunedKeys []string
 	More             bool
 	Err              string
@@ -45,7 +46,7 @@ func brakePath(controller string) string { return "/brake/" + url.PathEscape(con
 func (p *Page) showBrake(ctx context.Context, v *view, name, did string, live bool) error {
 	v.Title, v.At = printable.Text("The brake of "+name), "overview"
 	var list service.BrakeList
-	h := held{}
+	h := held{Path: brakePath(name)}
 	if err := p.ask(ctx, name, "brake-list", service.BrakeListRequest{Limit: mostHeld}, &list); err != nil {
 		h.Err = printable.Message(err.Error())
 	}

@@ -9,8 +9,8 @@ import (
 
 // policy lets a browser load what this server serves, and nothing else: no text of others becomes a script, a style, a
 // picture or a form that leads elsewhere.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; " +
-	"frame-ancestors 'none'; base-uri 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // guard sets the headers of each answer, and refuses what did not come for this page.
 func (p *Page) guard(w http.ResponseWriter, r *http.Request) bool {
@@ -18,7 +18,7 @@ func (p *Page) guard(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer a browser hides where the page's own forms come from
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
@@ -43,11 +43,8 @@ func hostOf(host string) string {
 }
 
 // mayAct refuses a request to act that this page's own form did not send.
-func (p *Page) mayAct(w http.ResponseWriter, r *http.Request) bool {
-	refuse := func(why string) bool {
-		http.Error(w, why, http.StatusForbidden)
-		return false
-	}
+func (p *Page) mayAct(w http.ResponseWriter, r *http.Request) error {
+	refuse := func(why string) error { return &failure{http.StatusForbidden, why} }
 	if !p.cfg.Actions {
 		return refuse("The page is read-only: nagi ui --allow-actions lets it act.")
 	}
@@ -56,11 +53,11 @@ func (p *Page) mayAct(w http.ResponseWriter, r *http.Request) bool {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
 	if err := r.ParseForm(); err != nil {
-		http.Error(w, "The form cannot be read.", http.StatusBadRequest)
-		return false
+		return &failure{http.StatusBadRequest, "The form cannot be read."}
 	}
 	if subtle.ConstantTimeCompare([]byte(r.PostForm.Get("token")), []byte(p.token)) != 1 {
-		return refuse("The form is not of this run of the page: go back, reload it, and look again.")
+		return refuse("Nothing was done: nagi ui was started again since the form was shown. Go back, reload the " +
+			"page, and look again.")
 	}
-	return true
+	return nil
 }

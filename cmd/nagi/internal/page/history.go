@@ -155,9 +155,9 @@ func (p *Page) replicas(ctx context.Context) map[string]int {
 	}
 }
 
-// brakeBanner is a brake that is engaged.
+// brakeBanner is a brake that is engaged, and where it is shown.
 type brakeBanner struct {
-	Controller string
+	Controller, Path string
 	*service.Brake
 }
 
@@ -168,7 +168,7 @@ func (p *Page) brakes() (engaged []brakeBanner) {
 		if s := c.last().stats; s != nil && s.Brake != nil && s.Brake.Engaged {
 			b := *s.Brake
 			b.Reason = printable.Text(b.Reason)
-			engaged = append(engaged, brakeBanner{c.name, &b})
+			engaged = append(engaged, brakeBanner{printable.Text(c.name), brakePath(c.name), &b})
 		}
 	}
 	return engaged

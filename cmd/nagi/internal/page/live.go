@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nagi-runtime/nagi/internal/printable"
 )
 
 // news wakes who waits for a change.
@@ -85,7 +87,7 @@ func (p *Page) push(w http.ResponseWriter, r *http.Request, at *url.URL, sent ma
 		return r.Context().Err()
 	}
 	if err != nil {
-		return send(w, "trouble", err.Error())
+		return send(w, "trouble", sentence(err))
 	}
 	for _, part := range v.Parts {
 		html, err := p.render(part.Template, part.Data)
@@ -103,6 +105,11 @@ func (p *Page) push(w http.ResponseWriter, r *http.Request, at *url.URL, sent ma
 		}
 	}
 	return send(w, "seen", v.Now.UTC().Format(time.RFC3339))
+}
+
+// sentence is an error as one.
+func sentence(err error) string {
+	return strings.TrimSuffix(printable.Message(err.Error()), ".") + "."
 }
 
 // ages are the texts that tell how long ago or ahead something is.

@@ -104,7 +104,8 @@ func (p *Page) showObject(ctx context.Context, v *view, name, key, did string) e
 		return err
 	}
 	v.Parts = append(v.Parts, part{"why", "why", asked}, part{"writing", "writing", written},
-		part{"tree", "tree", p.treeOf(ctx, kind, key)}, part{"events", "events", p.eventsOf(ctx, kind, key)})
+		part{"tree", "tree", p.treeOf(ctx, kind, key)}, part{"events", "events", p.eventsOf(ctx, kind, key)},
+		part{"writes", "writes", p.writesOf(ctx, kind, key, written.Revision)})
 	return nil
 }
 
@@ -113,6 +114,7 @@ func (p *Page) why(ctx context.Context, name, key string) why {
 	if err := p.ask(ctx, name, "explain", service.KeyRequest{Key: key}, &w.Explanation); err != nil {
 		w.Err = printable.Message(err.Error())
 	}
+	w.State = controller.KeyState(printable.Text(string(w.State)))
 	w.Says, w.Error = printable.Message(w.Says), printable.Message(w.Error)
 	w.WokenBy, w.Reasons = printable.Text(w.WokenBy), printable.Text(w.Reasons)
 	return w

@@ -68,7 +68,12 @@ func cardOf(c *controllerHistory, now time.Time) controllerCard {
 	if s == nil {
 		return card
 	}
-	card.Synced, card.Longest = s.Synced, s.LongestRunning
+	card.Synced = s.Synced
+	if s.LongestRunning != nil {
+		longest := *s.LongestRunning
+		longest.Key = printable.Text(longest.Key)
+		card.Longest = &longest
+	}
 	card.Counts = []count{
 		{"due", due(s), false}, {"running", s.Running, false}, {"delayed", s.Delayed, false},
 		{"failing", s.Failing, s.Failing > 0}, {"parked", s.Parked, s.Parked > 0},

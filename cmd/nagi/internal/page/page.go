@@ -38,6 +38,8 @@ type Config struct {
 	Timeout time.Duration
 	// Cluster is where Kubernetes is; nil: it is not looked at.
 	Cluster *tree.Cluster
+	// Plain is a bucket that the registry does not have, and that is shown beside its kinds; nil for none.
+	Plain *kinds.Kind
 	// Actions says that the page may act, with the rights of its user.
 	Actions bool
 	// Hosts are the names, without ports, under which a browser may ask for it. Requests for others are refused, so
@@ -66,6 +68,7 @@ type Page struct {
 	readers map[follow.Place]*documents.Reader
 	events  map[string]events // by bucket and key
 	trees   map[string]owned  // likewise
+	writes  map[string]writes // likewise
 }
 
 // mostViewers is how many may follow at once.
@@ -96,6 +99,10 @@ func New(cfg Config) (*Page, error) {
 	static := http.FileServerFS(files)
 	p.mux.Handle("GET /page.css", static)
 	p.mux.Handle("GET /page.js", static)
+	p.mux.Handle("GET /icon.svg", static)
+	p.mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/icon.svg", http.StatusMovedPermanently) // of answers that are no page
+	})
 	p.mux.HandleFunc("GET /live", p.live)
 	p.mux.HandleFunc("POST /act", p.act)
 	p.mux.HandleFunc("GET /", p.show)
@@ -104,6 +111,9 @@ func New(cfg Config) (*Page, error) {
 
 // Run asks controllers how they are, for the plots, until ctx ends.
 func (p *Page) Run(ctx context.Context) {
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { p.tellOfCuts(ctx) })
 	for {
 		p.sample(ctx)
 		p.news.tell()
@@ -111,6 +121,20 @@ func (p *Page) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(sampleInterval):
+		}
+	}
+}
+
+// tellOfCuts lets who follows know at once when the connection is lost, and when it is back.
+func (p *Page) tellOfCuts(ctx context.Context) {
+	changed := p.cfg.Conn.StatusChanged(nats.RECONNECTING, nats.CONNECTED)
+	defer p.cfg.Conn.RemoveStatusListener(changed)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			p.news.tell()
 		}
 	}
 }
@@ -129,7 +153,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // kindsInterval is how often the registry is read, at most.
 const kindsInterval = 10 * time.Second
 
-// kinds are those of the registry.
+// kinds are those of the registry, and the plain bucket. Where that is shown the registry need not be readable.
 func (p *Page) kinds(ctx context.Context) (*registry.Kinds, error) {
 	if err := p.asking.Take(ctx); err != nil {
 		return nil, err
@@ -138,28 +162,41 @@ func (p *Page) kinds(ctx context.Context) (*registry.Kinds, error) {
 	if p.found != nil && time.Since(p.asked) < kindsInterval {
 		return p.found, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	found, err := registry.List(ctx, p.cfg.JS)
-	if err != nil {
+	found, err := registry.List(within, p.cfg.JS)
+	if err != nil && (p.cfg.Plain == nil || ctx.Err() != nil) {
 		return nil, err
+	}
+	if p.cfg.Plain != nil {
+		found.Entries = append(found.Entries, p.cfg.Plain.Entry)
 	}
 	p.found, p.asked = &found, time.Now()
 	return p.found, nil
 }
 
-// kind is one of the registry.
+// kind is one of them.
 func (p *Page) kind(ctx context.Context, name string) (*kinds.Kind, error) {
 	found, err := p.kinds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return kinds.Of(found.Entries, name)
+	kind, err := kinds.Of(found.Entries, name)
+	if err == nil && p.cfg.Plain != nil && kind.Entry == p.cfg.Plain.Entry {
+		return p.cfg.Plain, nil
+	}
+	return kind, err
 }
 
 // read reads a document and its record, live. IsNotFound if there is no document; the record is there all the same.
 func (p *Page) read(ctx context.Context, kind *kinds.Kind, key string) (kinds.Document, error) {
+	return p.reader(kind).Get(ctx, key)
+}
+
+// reader is that of a kind; there is one for each bucket.
+func (p *Page) reader(kind *kinds.Kind) *documents.Reader {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	at := follow.Place{Bucket: kind.Bucket, StatusBucket: kind.StatusBucket}
 	r := p.readers[at]
 	if r == nil {
@@ -169,8 +206,7 @@ func (p *Page) read(ctx context.Context, kind *kinds.Kind, key string) (kinds.Do
 		r = documents.New(p.cfg.JS, kind, p.cfg.Timeout)
 		p.readers[at] = r
 	}
-	p.mu.Unlock()
-	return r.Get(ctx, key)
+	return r
 }
 
 func (p *Page) controller(name string) ask.Controller {
@@ -188,7 +224,7 @@ func (p *Page) ask(ctx context.Context, name, verb string, request, answer any) 
 func (p *Page) show(w http.ResponseWriter, r *http.Request) {
 	v, err := p.view(r.Context(), r.URL, false)
 	if err != nil {
-		p.fail(w, err)
+		p.fail(w, r, err, "")
 		return
 	}
 	p.respond(w, http.StatusOK, v)

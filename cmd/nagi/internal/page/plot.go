@@ -12,6 +12,7 @@ type plot struct {
 	Name   string
 	Points string // of a polyline
 	Now    string // the last value, with its unit
+	Most   string // the largest, if it is another one; "" if it is not
 	Label  string // for who does not see it
 }
 
@@ -51,6 +52,9 @@ func newPlot(name, unit string, points []point, now time.Time) plot {
 	shown := plot{Name: name, Points: strings.TrimSpace(b.String()), Now: "–"}
 	if !math.IsNaN(last) {
 		shown.Now = short(last) + unit
+	}
+	if most := short(highest) + unit; highest > 0 && most != shown.Now {
+		shown.Most = most
 	}
 	shown.Label = fmt.Sprintf("%s of the last ten minutes: now %s, at most %s%s", name, shown.Now, short(highest), unit)
 	return shown

@@ -19,6 +19,7 @@ type view struct {
 	Head    any    // what does not change, for the template that Template names
 	Heading string // the template of that; "" if there is none
 	Parts   []part
+	Failed  bool // it is no view: what went wrong is shown, and it is loaded again when that is over
 	Actions bool
 	Query   string // of the address, to follow it
 	Now     time.Time
@@ -32,6 +33,9 @@ type part struct {
 
 // view reads what an address shows; live, what of it follows changes.
 func (p *Page) view(ctx context.Context, at *url.URL, live bool) (*view, error) {
+	if err := p.disconnected(); err != nil {
+		return nil, err
+	}
 	v := &view{Actions: p.cfg.Actions, Query: at.RequestURI(), Now: time.Now()}
 	v.Parts = append(v.Parts, part{"banner", "banner", p.brakes()})
 	path := strings.Trim(at.EscapedPath(), "/")
@@ -59,6 +63,15 @@ func (p *Page) view(ctx context.Context, at *url.URL, live bool) (*view, error) 
 	return v, err
 }
 
+// disconnected is an error while there is no connection: nothing can be read then, and each question would wait.
+func (p *Page) disconnected() error {
+	if p.cfg.Conn.IsConnected() {
+		return nil
+	}
+	return &failure{http.StatusServiceUnavailable, "There is no connection to NATS; it is made again as soon as the " +
+		"server can be reached."}
+}
+
 func unescaped(s string) string {
 	if text, err := url.PathUnescape(s); err == nil {
 		return text
@@ -76,11 +89,18 @@ type failure struct {
 
 func (f *failure) Error() string { return f.says }
 
-// fail answers with what went wrong.
-func (p *Page) fail(w http.ResponseWriter, err error) {
+// failed is what went wrong, and where to go on.
+type failed struct{ Says, Back string }
+
+// fail answers with what went wrong. back is where its user was; "" if that is not known.
+func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error, back string) {
 	v := &view{Title: "It did not work", Actions: p.cfg.Actions, Now: time.Now()}
-	v.Parts = []part{{"failed", "failed", printable.Message(err.Error())}}
-	p.respond(w, codeOf(err), v)
+	v.Parts = []part{{"failed", "failed", failed{printable.Message(err.Error()), back}}}
+	code := codeOf(err)
+	if r.Method == http.MethodGet && code >= http.StatusInternalServerError {
+		v.Failed, v.Query = true, r.URL.RequestURI()
+	}
+	p.respond(w, code, v)
 }
 
 func codeOf(err error) int {

@@ -133,7 +133,7 @@ func (p *Page) waitsOf(ctx context.Context, kind *kinds.Kind, name string, all *
 func troubleOf(kind *kinds.Kind, name string, one service.Listed) trouble {
 	t := trouble{
 		Controller: printable.Text(name), Kind: printable.Text(kind.Kind), Key: printable.Text(one.Key),
-		State: string(one.State), Message: printable.Text(firstLine(one.Message)), Since: one.Since,
+		State: printable.Text(string(one.State)), Message: printable.Text(firstLine(one.Message)), Since: one.Since,
 		Attempts: one.Attempts,
 	}
 	cfg := kind.Config()

@@ -2,7 +2,7 @@
 // what was when it was loaded.
 "use strict";
 
-const seen = document.getElementById("seen");
+const seen = document.getElementById("seen"), following = document.getElementById("following"), asOf = document.getElementById("as-of");
 let waitingFor = null; // fragments that came while somebody typed into their places
 
 // age tells a time as the server does: 5s, 3m, 2h, 4d.
@@ -67,20 +67,23 @@ document.addEventListener("focusout", () => setTimeout(() => {
   if (late) late.forEach(put);
 }));
 
+// tell says whether the page is live. It is told to who hears the page only when it changes, unlike the time beside.
+function tell(how, cut) {
+  if (following.textContent !== how) following.textContent = how;
+  seen.classList.toggle("cut", cut);
+}
+
 function follow() {
   const source = new EventSource("/live?view=" + encodeURIComponent(document.body.dataset.view));
   source.addEventListener("fragment", (e) => put(JSON.parse(e.data)));
   source.addEventListener("seen", (e) => {
-    seen.textContent = `Live: as of ${new Date(JSON.parse(e.data)).toLocaleTimeString()}`;
-    seen.classList.remove("cut");
+    if ("failed" in document.body.dataset) location.reload();
+    asOf.textContent = `as of ${new Date(JSON.parse(e.data)).toLocaleTimeString()}`;
+    tell("Live,", false);
   });
-  source.addEventListener("trouble", (e) => {
-    seen.textContent = JSON.parse(e.data);
-    seen.classList.add("cut");
-  });
+  source.addEventListener("trouble", (e) => tell(`Not live: ${JSON.parse(e.data)} Shown is what was`, true));
   source.onerror = () => {
-    if (!seen.classList.contains("cut")) seen.textContent = `Cut off: ${seen.textContent.replace(/^Live: /, "")}`;
-    seen.classList.add("cut");
+    tell("Not live: nagi ui does not answer. Shown is what was", true);
     if (source.readyState === EventSource.CLOSED) setTimeout(follow, 5000);
   };
   addEventListener("pagehide", () => source.close(), { once: true });
