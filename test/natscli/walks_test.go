@@ -37,7 +37,7 @@ var quickstart = []step{
 		shows:   []string{"shop.example"},
 	},
 	{page: "README.md", as: nobody, command: "nagi get websites", shows: []string{"NAME", "shop", "Synced"}},
-	{page: "README.md", as: nobody, command: "nagi tree websites/shop", shows: []string{"shop.home", "Page", "Route"}},
+	{page: "README.md", as: nobody, command: "nagi tree websites/shop", shows: []string{"pages/shop.home", "routes/shop"}},
 	{page: "README.md", as: nobody, command: "nagi why websites/shop", shows: []string{"It is as it should be"}},
 	{page: "README.md", as: nobody, command: "nagi get --not-ok"},
 	{
