@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"context"
 	"testing"
-	"time"
 
-	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -30,16 +27,7 @@ func (r *returning) Exists(key string) bool {
 // TestAKeyThatComesBackAsAReplicaBeginsToStandByStaysDue: it takes over warm only if it keeps what came meanwhile.
 func TestAKeyThatComesBackAsAReplicaBeginsToStandByStaysDue(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		_, js := natstest.Connect(t, natstest.Start(t).URL())
-		sites, err := entity.NewClient[*entity.Object[struct{}, struct{}]](t.Context(), js,
-			entity.Config{Kind: "Site", Bucket: "sites"})
-		must(t, err)
-		defer sites.Close()
-		e, err := New("sites", sites, func(context.Context, string, operation.Operations) (time.Duration, error) {
-			return 0, nil
-		}, Options{})
-		must(t, err)
-		defer e.queue.ShutDown()
+		e := engineOfSites(t, Options{})
 		noticed := make(chan struct{})
 		notice := func() {
 			defer close(noticed)

@@ -27,15 +27,7 @@ func TestWhatAKeyWaitsForDoesNotChangeItsPriority(t *testing.T) {
 	} {
 		for _, prio := range []queue.Priority{queue.Background, queue.Secondary, queue.Live} {
 			natstest.Test(t, func(t *testing.T) {
-				_, js := natstest.Connect(t, natstest.Start(t).URL())
-				sites, err := entity.NewClient[*entity.Object[struct{}, struct{}]](t.Context(), js,
-					entity.Config{Kind: "Site", Bucket: "sites"})
-				must(t, err)
-				defer sites.Close()
-				e, err := New("sites", sites, func(context.Context, string, operation.Operations) (time.Duration, error) {
-					return 0, nil
-				}, Options{BackoffMin: time.Minute, BackoffMax: time.Minute})
-				must(t, err)
+				e := engineOfSites(t, Options{BackoffMin: time.Minute, BackoffMax: time.Minute})
 				e.queue.Add("home", operation.Of(operation.Put), prio)
 				it, _ := e.queue.Get(t.Context())
 				o := outcome
@@ -47,8 +39,23 @@ func TestWhatAKeyWaitsForDoesNotChangeItsPriority(t *testing.T) {
 						again.Prio)
 				}
 				e.queue.Done("home")
-				e.queue.ShutDown()
 			})
 		}
 	}
+}
+
+// engineOfSites is an engine over a bucket of a server, which has nothing yet. It does not run.
+func engineOfSites(t *testing.T, opts Options) *Engine {
+	t.Helper()
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	sites, err := entity.NewClient[*entity.Object[struct{}, struct{}]](t.Context(), js,
+		entity.Config{Kind: "Site", Bucket: "sites"})
+	must(t, err)
+	t.Cleanup(sites.Close)
+	e, err := New("sites", sites, func(context.Context, string, operation.Operations) (time.Duration, error) {
+		return 0, nil
+	}, opts)
+	must(t, err)
+	t.Cleanup(e.queue.ShutDown)
+	return e
 }

@@ -63,7 +63,8 @@ func TestTheBrakeIsReleasedByCount(t *testing.T) {
 	u := w.ui("--allow-actions")
 	b, other := u.tab(t, 360), u.tab(t, 1600)
 	other.open("/waits")
-	other.until("the banner comes by itself", `document.querySelector("[role=alert]")?.textContent.includes("The brake of notes holds 14 deletes")`)
+	other.until("the banner comes by itself",
+		`document.querySelector("[role=alert]")?.textContent.includes("The brake of notes holds 14 deletes")`)
 	b.open("/")
 	b.until("the banner", `document.querySelector(".banner")`)
 	b.tabTo(".banner a")
@@ -79,13 +80,15 @@ func TestTheBrakeIsReleasedByCount(t *testing.T) {
 		b.press(" ")
 	}
 	release("")
-	if got := b.text(`document.activeElement.id`); got != "release-count" || !strings.Contains(b.says(), "What is held") {
+	if got := b.text(`document.activeElement.id`); got != "release-count" ||
+		!strings.Contains(b.says(), "What is held") {
 		b.Errorf("without a count the browser goes to %q", got)
 	}
 	b.open("/brake/notes")
 	b.loads(func() { release("13") })
 	b.has("another count", "It did not work", "14 deletes")
-	if b.heard(); !strings.Contains(w.value("notes-status", "note-00"), "note") && w.value("notes-status", "note-00") == "" {
+	if b.heard(); !strings.Contains(w.value("notes-status", "note-00"), "note") &&
+		w.value("notes-status", "note-00") == "" {
 		t.Error("another count deletes")
 	}
 	b.open("/brake/notes")

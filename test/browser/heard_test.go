@@ -40,7 +40,8 @@ func TestThePageHasAnIcon(t *testing.T) {
 	for _, at := range []string{"/", "/page.css"} {
 		b.open(at)
 		for _, icon := range []string{"/icon.svg", "/favicon.ico"} {
-			if !eval[bool](b, `new Promise((done) => { const i = new Image(); i.onload = () => done(i.naturalWidth > 0); i.onerror = () => done(false); i.src = "`+icon+`" })`) {
+			if !eval[bool](b,
+				`new Promise((done) => { const i = new Image(); i.onload = () => done(i.naturalWidth > 0); i.onerror = () => done(false); i.src = "`+icon+`" })`) {
 				t.Errorf("at %s there is no %s", at, icon)
 			}
 		}

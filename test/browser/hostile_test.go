@@ -39,19 +39,23 @@ func hostileWorld(t *testing.T) *world {
 		return string(data)
 	}
 	for _, bucket := range []string{"evil", "evil-status", "evil-owned"} {
-		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage, History: 5})
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket,
+			Storage: jetstream.MemoryStorage, History: 5})
 		w.must(err)
 	}
 	w.put("evil", "one", `{"spec":{}}`) // so that the next write has changed something
 	w.put(registry.Bucket, registry.Key(hostileKind, hostile), marshal(map[string]any{
 		"schemaVersion": 1, "kind": hostileKind, "apiVersion": hostile, "bucket": "evil", "statusBucket": "evil-status",
-		"columns": []any{map[string]any{"name": hostile, "jsonPath": "$.spec.evil", "type": "string", "description": hostile}},
+		"columns": []any{map[string]any{"name": hostile, "jsonPath": "$.spec.evil", "type": "string",
+			"description": hostile}},
 		"controllers": []any{map[string]any{"name": hostile, "version": hostile, "owns": []any{
 			map[string]any{"in": "nats", "kind": hostile, "bucket": "evil-owned"},
 			map[string]any{"in": "external", "kind": hostile}, map[string]any{"in": "kubernetes", "name": hostile}}}},
 	}))
-	w.put("evil", "one", marshal(map[string]any{"kind": hostile, hostile: hostile, "spec": map[string]any{"evil": hostile, hostile: []any{hostile}},
-		"metadata": map[string]any{"labels": map[string]any{hostile: hostile}, "annotations": map[string]any{hostile: hostile}}}))
+	w.put("evil", "one", marshal(map[string]any{"kind": hostile, hostile: hostile,
+		"spec": map[string]any{"evil": hostile, hostile: []any{hostile}},
+		"metadata": map[string]any{"labels": map[string]any{hostile: hostile},
+			"annotations": map[string]any{hostile: hostile}}}))
 	_, err := w.nc.Request("$KV.evil."+hostileKey, []byte(`{}`), time.Second)
 	w.must(err)
 	w.put("evil-owned", "two", marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
@@ -60,21 +64,29 @@ func hostileWorld(t *testing.T) *world {
 		"status": map[string]any{hostile: hostile}, "conditions": []any{
 			map[string]any{"type": "Reconciled", "status": "False", "reason": "Terminal", "message": hostile},
 			map[string]any{"type": hostile, "status": hostile, "reason": hostile, "message": hostile}}}))
-	event := marshal(corev1.Event{Type: hostile, Reason: hostile, Message: hostile, Source: corev1.EventSource{Component: hostile}})
-	_, err = w.js.Publish(w.Context(), strings.TrimSuffix(strings.Replace(recorder.Subject("", hostileKind, "one"), ".*.", ".Normal.", 1), "*")+"x", []byte(event))
+	event := marshal(corev1.Event{Type: hostile, Reason: hostile, Message: hostile,
+		Source: corev1.EventSource{Component: hostile}})
+	_, err = w.js.Publish(w.Context(), strings.TrimSuffix(strings.Replace(recorder.Subject("", hostileKind, "one"),
+		".*.", ".Normal.", 1), "*")+"x", []byte(event))
 	w.must(err)
 	w.answerAs(hostile, map[string]any{
 		"about": service.About{Leader: hostile},
-		"stats": service.Stats{Failing: 1, Brake: &service.Brake{Engaged: true, Engagement: hostile, Count: 1, Reason: hostile},
-			Degraded: []service.Problem{{What: hostile, Says: hostile}}, LongestRunning: &service.Longest{Key: hostile, Since: time.Now()}},
-		"explain": controller.Explanation{Key: hostile, State: controller.KeyState(hostile), Says: hostile, Error: hostile, WokenBy: hostile,
+		"stats": service.Stats{Failing: 1, Brake: &service.Brake{Engaged: true, Engagement: hostile, Count: 1,
+			Reason: hostile},
+			Degraded: []service.Problem{{What: hostile,
+				Says: hostile}}, LongestRunning: &service.Longest{Key: hostile, Since: time.Now()}},
+		"explain": controller.Explanation{Key: hostile, State: controller.KeyState(hostile), Says: hostile,
+			Error: hostile, WokenBy: hostile,
 			Reasons: hostile, DueAt: time.Now().Add(time.Hour), Priority: hostile, Leader: hostile, Recorded: hostile, RecordedMessage: hostile,
 			SuspendReason: hostile, AwaitsAPI: hostile, AwaitsTurn: hostile, AwaitsNames: []string{hostile}, StillThere: []string{hostile}},
 		"notok": map[string]any{"keys": []any{
-			map[string]any{"key": "one", "state": hostile, "message": hostile}, map[string]any{"key": hostile, "state": "looping", "message": hostile}}},
-		"brake-list": service.BrakeList{Brake: service.Brake{Engaged: true, Engagement: hostile, Count: 1, Reason: hostile},
+			map[string]any{"key": "one", "state": hostile, "message": hostile}, map[string]any{"key": hostile,
+				"state": "looping", "message": hostile}}},
+		"brake-list": service.BrakeList{Brake: service.Brake{Engaged: true, Engagement: hostile, Count: 1,
+			Reason: hostile},
 			Keys: []string{hostile}, Pruned: []string{hostile}},
-		"brake-vanished": map[string]any{"count": 1, "notRestorable": 1, "vanished": []any{map[string]any{"key": hostile, "notRestorable": hostile}}},
+		"brake-vanished": map[string]any{"count": 1, "notRestorable": 1,
+			"vanished": []any{map[string]any{"key": hostile, "notRestorable": hostile}}},
 	})
 	return w
 }
@@ -107,7 +119,8 @@ func TestTextOfStrangersIsText(t *testing.T) {
 	u := w.ui("--allow-actions")
 	kind := "/kinds/" + url.PathEscape(registry.Key(hostileKind, hostile))
 	evil := url.QueryEscape(hostile)
-	views := []string{"/", "/kinds", "/waits", kind, kind + "?q=" + evil + "&state=" + evil + "&after=" + evil, kind + "/one",
+	views := []string{"/", "/kinds", "/waits", kind, kind + "?q=" + evil + "&state=" + evil + "&after=" + evil,
+		kind + "/one",
 		kind + "/one?did=" + evil, "/brake/" + url.PathEscape(hostile), "/kinds/" + url.PathEscape(hostile), "/" + url.PathEscape(hostile)}
 	first := u.tab(t, 1600)
 	first.open("/")

@@ -39,7 +39,8 @@ func run(m *testing.M) int {
 	if err != nil {
 		return failed(err)
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options(chromium, filepath.Join(dir, "profile"))...)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(),
+		options(chromium, filepath.Join(dir, "profile"))...)
 	defer stop()
 	var close context.CancelFunc
 	browser, close = chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))

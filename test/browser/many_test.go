@@ -18,7 +18,8 @@ const many = 100_000
 func TestATableOf100000Rows(t *testing.T) {
 	w := newWorld(t)
 	for bucket, rows := range map[string]int{"few": 100, "many": many} {
-		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage})
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket,
+			Storage: jetstream.MemoryStorage})
 		w.must(err)
 		w.put(registry.Bucket, bucket, fmt.Sprintf(`{"schemaVersion":1,"kind":%q,"bucket":%q,"controllers":[],
 			"columns":[{"name":"N","jsonPath":"$.spec.n","type":"integer"}]}`, bucket, bucket))
@@ -35,7 +36,8 @@ func TestATableOf100000Rows(t *testing.T) {
 		began := time.Now()
 		b.open(path)
 		took := time.Since(began)
-		if rows, all := eval[int](b, `document.querySelectorAll("tbody tr").length`), eval[int](b, `document.querySelectorAll("*").length`); rows > 50 || all > 1000 {
+		if rows, all := eval[int](b, `document.querySelectorAll("tbody tr").length`), eval[int](b,
+			`document.querySelectorAll("*").length`); rows > 50 || all > 1000 {
 			t.Errorf("%s has %d rows and %d elements", path, rows, all)
 		}
 		return took
@@ -49,7 +51,8 @@ func TestATableOf100000Rows(t *testing.T) {
 	if most := time.Second + 10*few; first > most {
 		t.Errorf("the first page took %v, want at most %v", first, most)
 	}
-	filled := b.until("all is read, and shown without a reload", fmt.Sprintf(`document.body.innerText.includes("1 to 50 of %d that fit, of %d in all")`, many, many))
+	filled := b.until("all is read, and shown without a reload",
+		fmt.Sprintf(`document.body.innerText.includes("1 to 50 of %d that fit, of %d in all")`, many, many))
 	took := map[string]time.Duration{
 		"a page":          open("/kinds/many"),
 		"a page far down": open("/kinds/many?after=key-090000"),
@@ -77,5 +80,6 @@ func TestATableOf100000Rows(t *testing.T) {
 			t.Errorf("%s took %v, want at most %v", what, d, most)
 		}
 	}
-	t.Logf("a table of 100 rows takes %v; the first page of %d %v, all are read after %v more; then %v", few, many, first, filled, took)
+	t.Logf("a table of 100 rows takes %v; the first page of %d %v, all are read after %v more; then %v", few, many,
+		first, filled, took)
 }

@@ -12,12 +12,14 @@ type css = chromedp.CSS
 func withoutScript(b *tab) {
 	b.script(false)
 	for path, texts := range map[string][]string{
-		"/":                                      {"websites", "parked", "As of", "The brake of notes holds 14 deletes"},
+		"/": {"websites", "parked", "As of",
+			"The brake of notes holds 14 deletes"},
 		"/kinds":                                 {"Website.example.com", "v1.2.3"},
 		"/kinds/Website.example.com":             {"many/site-00", "Synced", "Next page", "of 66 that fit"},
 		"/kinds/Website.example.com/shop%2Fhome": {"https://home.example", "Synced", "Why it is where it is", "home-0"},
 		"/waits":                                 {"no such domain", "keys are not well"},
-		"/brake/notes":                           {"note-00", "14 documents can be put back", "How many deletes to let go"},
+		"/brake/notes": {"note-00", "14 documents can be put back",
+			"How many deletes to let go"},
 	} {
 		b.open(path)
 		b.has(path, texts...)

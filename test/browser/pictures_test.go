@@ -21,7 +21,8 @@ import (
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
-var pictures = flag.String("pictures", "", "directory for the pictures of TestPictures; without it they are made and not kept")
+var pictures = flag.String("pictures", "",
+	"directory for the pictures of TestPictures; without it they are made and not kept")
 
 // mostBytes is how large a picture of the documentation may be.
 const mostBytes = 150_000
@@ -30,9 +31,12 @@ const mostBytes = 150_000
 // written over.
 func TestPictures(t *testing.T) {
 	w := newWorld(t)
-	w.put("websites", "shop.home", `{"metadata":{"labels":{"tier":"gold"}},"spec":{"host":"home.example","pages":4,"password":"hunter2"}}`)
-	w.put("websites", "shop.blog", `{"metadata":{"labels":{"tier":"tin"}},"spec":{"host":"bad.blog.example","pages":1}}`)
-	w.put("websites", "lab.old", `{"metadata":{"annotations":{"nagi/suspend":"true","nagi/suspend-reason":"moves to another host"}},"spec":{"host":"old.example"}}`)
+	w.put("websites", "shop.home",
+		`{"metadata":{"labels":{"tier":"gold"}},"spec":{"host":"home.example","pages":4,"password":"hunter2"}}`)
+	w.put("websites", "shop.blog",
+		`{"metadata":{"labels":{"tier":"tin"}},"spec":{"host":"bad.blog.example","pages":1}}`)
+	w.put("websites", "lab.old",
+		`{"metadata":{"annotations":{"nagi/suspend":"true","nagi/suspend-reason":"moves to another host"}},"spec":{"host":"old.example"}}`)
 	w.put("websites", "lab.new", `{"spec":{"host":"new.example","pages":"three"}}`)
 	for i := range 9 {
 		w.put("websites", fmt.Sprintf("shop.cart-%d", i), `{"spec":{"host":"slow.example"}}`)
@@ -46,16 +50,20 @@ func TestPictures(t *testing.T) {
 		name, path, scheme, until string
 		width, height             int64
 	}{
-		{"object", "/kinds/Website.example.com/shop%2Fhome", "light", `document.querySelectorAll("svg.tree rect").length == 5 && document.querySelector("#why .facts")`, 1200, 1060},
-		{"waits", "/waits", "dark", `document.querySelector(".banner") && document.body.innerText.includes("26 keys")`, 1200, 960},
-		{"brake", "/brake/notes", "light", `document.querySelector(".banner") && document.querySelector("#held li")`, 360, 960},
+		{"object", "/kinds/Website.example.com/shop%2Fhome", "light",
+			`document.querySelectorAll("svg.tree rect").length == 5 && document.querySelector("#why .facts")`, 1200, 1060},
+		{"waits", "/waits", "dark",
+			`document.querySelector(".banner") && document.body.innerText.includes("26 keys")`, 1200, 960},
+		{"brake", "/brake/notes", "light", `document.querySelector(".banner") && document.querySelector("#held li")`,
+			360, 960},
 	} {
 		if p.name == "waits" {
 			w.engageBrake()
 		}
 		b := u.tab(t, p.width)
 		call(b, emulation.SetScrollbarsHidden, emulation.SetScrollbarsHiddenParams{Hidden: true})
-		call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: p.width, Height: p.height, DeviceScaleFactor: 1, Mobile: true})
+		call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: p.width,
+			Height: p.height, DeviceScaleFactor: 1, Mobile: true})
 		b.scheme(p.scheme)
 		b.open(p.path)
 		b.live()

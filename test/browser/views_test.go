@@ -32,7 +32,8 @@ func TestThePage(t *testing.T) {
 	for _, u := range []*ui{reading, acting} {
 		first := u.tab(t, 1600)
 		first.open("/")
-		first.until("the controllers have answered", `document.querySelectorAll(".counts").length == 2 && document.querySelector(".banner")`)
+		first.until("the controllers have answered",
+			`document.querySelectorAll(".counts").length == 2 && document.querySelector(".banner")`)
 	}
 	for _, width := range []int64{360, 1600} {
 		for _, v := range views {

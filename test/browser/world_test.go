@@ -118,7 +118,8 @@ func reconciler(websites *entity.Client[*website], pages *entity.Client[*webpage
 			return controller.Result{}, websites.Update(ctx, site)
 		}
 		for i := range site.Spec.Pages {
-			p := &webpage{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: fmt.Sprintf("%s-%d", site.Name, i)}}
+			p := &webpage{ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace,
+				Name: fmt.Sprintf("%s-%d", site.Name, i)}}
 			if _, err := controller.CreateOrUpdate(ctx, pages, p, func(p *webpage) error {
 				p.Spec.Title = fmt.Sprintf("page %d of %s", i, site.Spec.Host)
 				return nil
@@ -134,14 +135,17 @@ func reconciler(websites *entity.Client[*website], pages *entity.Client[*webpage
 // everyday are documents of each sort: well, failing for good, failing, suspended, invalid, and one with much text.
 func (w *world) everyday() {
 	w.Helper()
-	w.put("websites", "shop.home", `{"metadata":{"labels":{"tier":"gold"}},"spec":{"host":"home.example","pages":3,"password":"hunter2"}}`)
+	w.put("websites", "shop.home",
+		`{"metadata":{"labels":{"tier":"gold"}},"spec":{"host":"home.example","pages":3,"password":"hunter2"}}`)
 	w.put("websites", "shop.blog", `{"metadata":{"labels":{"tier":"tin"}},"spec":{"host":"bad.example","pages":1}}`)
 	w.put("websites", "shop.cart", `{"spec":{"host":"slow.example"}}`)
-	w.put("websites", "lab.old", `{"metadata":{"annotations":{"nagi/suspend":"true","nagi/suspend-reason":"moves to another host"}},"spec":{"host":"old.example"}}`)
+	w.put("websites", "lab.old",
+		`{"metadata":{"annotations":{"nagi/suspend":"true","nagi/suspend-reason":"moves to another host"}},"spec":{"host":"old.example"}}`)
 	w.put("websites", "lab.new", `{"spec":{"host":"new.example","pages":"three"}}`)
 	w.put("websites", "lab."+longName, `{"spec":{"host":"bad.`+strings.Repeat("averylonglabel.", 20)+`example"}}`)
 	for i := range 60 {
-		w.put("websites", fmt.Sprintf("many.site-%02d", i), fmt.Sprintf(`{"metadata":{"labels":{"tier":"tin"}},"spec":{"host":"site-%02d.example"}}`, i))
+		w.put("websites", fmt.Sprintf("many.site-%02d", i),
+			fmt.Sprintf(`{"metadata":{"labels":{"tier":"tin"}},"spec":{"host":"site-%02d.example"}}`, i))
 	}
 	natstest.Eventually(w.T, "all are reconciled", func() bool {
 		return strings.Contains(w.value("websites-status", "shop.home"), `"Synced"`) &&

@@ -17,7 +17,8 @@ import (
 func fabricated() *world {
 	return &world{
 		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
-		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
+		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+		taken: map[string]time.Time{},
 	}
 }
 

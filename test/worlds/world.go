@@ -80,8 +80,8 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		s := makes(t, p)
 		w := &world{
 			t: t, subject: s, plan: p, begin: time.Now(), busy: map[string]chan struct{}{}, model: map[string]existence{},
-			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{}, taken: map[string]time.Time{},
-			unsealed: map[string]jetstream.StreamConfig{},
+			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
+			taken: map[string]time.Time{}, unsealed: map[string]jetstream.StreamConfig{},
 		}
 		for _, name := range append(s.buckets(), "server", "user") {
 			w.busy[name] = make(chan struct{}, 1)

@@ -46,7 +46,8 @@ func (w *world) ui(actions bool) *browser {
 func (w *world) uiOf(plain plainFlags, actions bool) *browser {
 	w.Helper()
 	t := &tool{plain: plain, Env: Env{
-		Streams: out.Streams{Out: io.Discard, Err: io.Discard}, Options: []nats.Option{natstest.Dialer()}, Cluster: w.cluster,
+		Streams: out.Streams{Out: io.Discard, Err: io.Discard},
+		Options: []nats.Option{natstest.Dialer()}, Cluster: w.cluster,
 	}}
 	t.flags.Server, t.flags.Options = w.srv.URL(), t.Options
 	w.must(t.flags.Complete())
@@ -98,7 +99,8 @@ func (b *browser) get(path string, texts ...string) string {
 func TestThePageShowsControllers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		b := w.ui(false)
-		body := b.get("/", "<h2>websites</h2>", "<dt>Kind</dt><dd>Website</dd>", "<dt>Replicas</dt><dd>1</dd>", "read-only",
+		body := b.get("/", "<h2>websites</h2>", "<dt>Kind</dt><dd>Website</dd>", "<dt>Replicas</dt><dd>1</dd>",
+			"read-only",
 			`<li class="bad"><span class="number">1</span> parked</li>`, `<li class="bad"><span class="number">1</span> failing</li>`,
 			`aria-label="Reconciles of the last ten minutes: now `, `<polyline points="2`, `<a href="/" aria-current="page">`)
 		if strings.Contains(body, `class="banner"`) {
@@ -117,7 +119,8 @@ func TestThePageShowsDocumentsPageByPage(t *testing.T) {
 		b.get("/kinds/websites", "1 to 5 of 5 that fit, of 5 in all.",
 			`<a href="/kinds/Website.example.com/shop%2Fhome">shop/home</a>`, `<span class="state bad">Terminal</span>`,
 			`<span class="state good">Synced</span>`, `<th scope="col">Reconciled</th>`, "no such domain", "Suspended")
-		if body := b.get("/kinds/websites?state=not-ok", "of 4 that fit, of 5", `value="not-ok" selected`); strings.Contains(body, "shop/home<") {
+		if body := b.get("/kinds/websites?state=not-ok", "of 4 that fit, of 5",
+			`value="not-ok" selected`); strings.Contains(body, "shop/home<") {
 			t.Error("what is well is shown among what is not")
 		}
 		b.get("/kinds/websites?q=tier%3Dgold", "1 to 1 of 1 that fit, of 5")
@@ -154,8 +157,10 @@ func TestThePageShowsOneDocument(t *testing.T) {
 				t.Errorf("it shows %q", not)
 			}
 		}
-		b.get("/kinds/websites/shop/blog", `<span class="state bad">Terminal</span>`, "no such domain", "failed for good")
-		b.get("/kinds/websites/shop/cart", `<dt>Next attempt</dt><dd><time datetime="`, "data-until", "the API of domains is away")
+		b.get("/kinds/websites/shop/blog", `<span class="state bad">Terminal</span>`, "no such domain",
+			"failed for good")
+		b.get("/kinds/websites/shop/cart", `<dt>Next attempt</dt><dd><time datetime="`, "data-until",
+			"the API of domains is away")
 		if answer := b.ask("GET", "/kinds/websites/shop/none", "", nil); answer.Code != http.StatusNotFound {
 			t.Errorf("one that is not there: %d", answer.Code)
 		}
@@ -167,7 +172,8 @@ func TestThePageShowsOneDocument(t *testing.T) {
 
 func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
 	inWorld(t, func(w *world) {
-		kv, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "tales", History: 4, Storage: jetstream.MemoryStorage})
+		kv, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "tales", History: 4,
+			Storage: jetstream.MemoryStorage})
 		w.must(err)
 		w.put(registry.Bucket, "Tale", `{"schemaVersion":1,"kind":"Tale","bucket":"tales","controllers":[]}`)
 		w.put("tales", "one", `{"spec":{"gone":true}}`)
@@ -177,12 +183,14 @@ func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
 		w.put("tales", "one", `{"spec":{"n":9007199254740993,"a":{"b":[1,2],"c":"hunter2"}}}`)
 		b := w.ui(false)
 		time.Sleep(time.Minute)
-		b.get("/kinds/Tale/one", "The bucket keeps the last 4 writes of each key", "<b>Revision 1</b>", "<b>Revision 3</b>",
+		b.get("/kinds/Tale/one", "The bucket keeps the last 4 writes of each key", "<b>Revision 1</b>",
+			"<b>Revision 3</b>",
 			": it was deleted", `changed: <span class="message">it was made anew</span>`,
 			`<b>Revision 5</b>, <time datetime="`, `changed: <span class="message">spec.a.b, spec.n</span>`)
 		w.put("tales", "one", "\"\u202e\"")
 		time.Sleep(5 * time.Second) // what cannot be read is looked at every few seconds
-		if body := b.get("/kinds/Tale/one", "<b>Revision 6</b>", "one of the two is no JSON object"); strings.Contains(body, "<b>Revision 1</b>") {
+		if body := b.get("/kinds/Tale/one", "<b>Revision 6</b>",
+			"one of the two is no JSON object"); strings.Contains(body, "<b>Revision 1</b>") {
 			t.Error("what the bucket keeps no more is shown")
 		}
 		b.get("/kinds/Website.example.com/shop%2Fhome", "The bucket keeps the last write of each key alone")
@@ -191,7 +199,8 @@ func TestThePageShowsTheWritesThatTheBucketKeeps(t *testing.T) {
 
 func TestThePageShowsAPlainBucket(t *testing.T) {
 	inWorld(t, func(w *world) {
-		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "plain", Storage: jetstream.MemoryStorage})
+		_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: "plain",
+			Storage: jetstream.MemoryStorage})
 		w.must(err)
 		w.put("plain", "one", `{"spec":{"size":1}}`)
 		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "plain", StatusBucket: entity.NoStatusBucket}}, true)
@@ -200,11 +209,14 @@ func TestThePageShowsAPlainBucket(t *testing.T) {
 		b.get("/kinds/plain/one", "size: 1", "The registry names no controller of it")
 	})
 	inWorld(t, func(w *world) { // --controller tells and acts
-		w.put(registry.Bucket, "Website.example.com", `{"schemaVersion":1,"kind":"Other","bucket":"others","controllers":[]}`)
+		w.put(registry.Bucket, "Website.example.com",
+			`{"schemaVersion":1,"kind":"Other","bucket":"others","controllers":[]}`)
 		b := w.uiOf(plainFlags{Plain: kinds.Plain{Bucket: "websites", Namespaced: true}, controller: "websites"}, true)
-		body := b.get("/kinds/websites/shop%2Fblog", "no such domain", `value="unpark"`, "<dt>Says</dt><dd>websites</dd>")
+		body := b.get("/kinds/websites/shop%2Fblog", "no such domain", `value="unpark"`,
+			"<dt>Says</dt><dd>websites</dd>")
 		found := tokenIn.FindStringSubmatch(body)
-		got := b.ask("POST", "/act", url.Values{"token": {found[1]}, "do": {"unpark"}, "kind": {"websites"}, "key": {"shop/blog"},
+		got := b.ask("POST", "/act", url.Values{"token": {found[1]}, "do": {"unpark"}, "kind": {"websites"},
+			"key":        {"shop/blog"},
 			"controller": {"websites"}}.Encode(), nil)
 		if got.Code != http.StatusSeeOther || got.Header().Get("Location") != "/kinds/websites/shop%2Fblog?did=unpark" {
 			t.Errorf("unpark: %d %v %s", got.Code, got.Header(), got.Body)
@@ -217,7 +229,8 @@ func TestThePageShowsWhatWaits(t *testing.T) {
 		w.put("websites", "shop.second", `{"spec":{"host":"bad.too"}}`)
 		time.Sleep(5 * time.Second)
 		b := w.ui(false)
-		b.get("/waits", "5 keys are not well", `<td class="number">2</td><th scope="row" class="message">terminal error: no such domain</th>`,
+		b.get("/waits", "5 keys are not well",
+			`<td class="number">2</td><th scope="row" class="message">terminal error: no such domain</th>`,
 			`<td><span class="state bad">parked</span></td>`,
 			`<a href="/kinds/Website.example.com/shop%2Fblog">shop/blog</a>`, "the API of domains is away")
 	})
@@ -229,7 +242,8 @@ const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\"' onload
 func TestThePageShowsTextOfOthersAsText(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, bucket := range []string{"evil", "evil-status", "evil-owned"} {
-			_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket, Storage: jetstream.MemoryStorage})
+			_, err := w.js.CreateKeyValue(w.Context(), jetstream.KeyValueConfig{Bucket: bucket,
+				Storage: jetstream.MemoryStorage})
 			w.must(err)
 		}
 		marshal := func(v any) string {
@@ -239,29 +253,37 @@ func TestThePageShowsTextOfOthersAsText(t *testing.T) {
 		}
 		w.put(registry.Bucket, registry.Key(hostileKind, hostile), marshal(map[string]any{
 			"schemaVersion": 1, "kind": hostileKind, "apiVersion": hostile, "bucket": "evil", "statusBucket": "evil-status",
-			"columns": []any{map[string]any{"name": hostile, "jsonPath": "$.spec.evil", "type": "string", "description": hostile}},
+			"columns": []any{map[string]any{"name": hostile, "jsonPath": "$.spec.evil", "type": "string",
+				"description": hostile}},
 			"controllers": []any{map[string]any{"name": hostile, "version": hostile, "owns": []any{
 				map[string]any{"in": "nats", "kind": hostile, "bucket": "evil-owned"},
-				map[string]any{"in": "external", "kind": hostile}, map[string]any{"in": "kubernetes", "name": hostile}}}},
+				map[string]any{"in": "external", "kind": hostile}, map[string]any{"in": "kubernetes",
+					"name": hostile}}}},
 		}))
-		w.put("evil", "one", marshal(map[string]any{"kind": hostile, hostile: hostile, "spec": map[string]any{"evil": hostile},
-			"metadata": map[string]any{"labels": map[string]any{hostile: hostile}, "annotations": map[string]any{hostile: hostile}}}))
+		w.put("evil", "one", marshal(map[string]any{"kind": hostile, hostile: hostile,
+			"spec": map[string]any{"evil": hostile},
+			"metadata": map[string]any{"labels": map[string]any{hostile: hostile},
+				"annotations": map[string]any{hostile: hostile}}}))
 		_, err := w.nc.Request("$KV.evil."+hostileKey, []byte(`{}`), time.Second)
 		w.must(err)
 		w.put("evil-owned", "two", marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 			"kumori/ownerkind": hostileKind, "kumori/ownerkey": "one"}}}))
 		w.put("evil-status", "one", marshal(map[string]any{"schemaVersion": 1, "phase": hostile, "controller": hostile,
-			"status": map[string]any{hostile: hostile}, "conditions": []any{map[string]any{"type": "Reconciled", "status": "False",
+			"status": map[string]any{hostile: hostile}, "conditions": []any{map[string]any{"type": "Reconciled",
+				"status": "False",
 				"reason": "Terminal", "message": hostile}, map[string]any{"type": hostile, "status": hostile, "reason": hostile,
 				"message": hostile}}}))
-		said, err := json.Marshal(corev1.Event{Type: hostile, Reason: hostile, Message: hostile, Source: corev1.EventSource{Component: hostile}})
+		said, err := json.Marshal(corev1.Event{Type: hostile, Reason: hostile, Message: hostile,
+			Source: corev1.EventSource{Component: hostile}})
 		w.must(err)
-		_, err = w.js.Publish(w.Context(), strings.TrimSuffix(strings.Replace(recorder.Subject("", hostileKind, "one"), ".*.", ".Normal.", 1), "*")+"x", said)
+		_, err = w.js.Publish(w.Context(), strings.TrimSuffix(strings.Replace(recorder.Subject("", hostileKind,
+			"one"), ".*.", ".Normal.", 1), "*")+"x", said)
 		w.must(err)
 		b := w.ui(true)
 		kind := "/kinds/" + url.PathEscape(registry.Key(hostileKind, hostile))
 		evil := url.QueryEscape(hostile)
-		for _, path := range []string{"/", "/kinds", "/waits", kind, kind + "?q=" + evil + "&state=" + evil + "&after=" + evil,
+		for _, path := range []string{"/", "/kinds", "/waits", kind,
+			kind + "?q=" + evil + "&state=" + evil + "&after=" + evil,
 			kind + "/one", kind + "/one?did=" + evil, "/brake/" + url.PathEscape(hostile), "/kinds/" + url.PathEscape(hostile),
 			"/" + url.PathEscape(hostile)} {
 			body := b.ask("GET", path, "", nil).Body.String()
@@ -277,7 +299,8 @@ func TestThePageShowsTextOfOthersAsText(t *testing.T) {
 		b.get(kind+"/one", "&lt;script&gt;alert(1)", "<b>&#34;&lt;script")
 		frames := b.follow(kind+"/one", time.Second)
 		for _, f := range frames {
-			if strings.Contains(f.HTML, "<script") || strings.Contains(f.HTML, "<img") || strings.Contains(f.HTML, "\u202e") {
+			if strings.Contains(f.HTML, "<script") || strings.Contains(f.HTML, "<img") ||
+				strings.Contains(f.HTML, "\u202e") {
 				t.Errorf("fragment %s: %s", f.ID, f.HTML)
 			}
 		}
@@ -298,17 +321,20 @@ func TestThePageRefusesWhatDidNotComeForIt(t *testing.T) {
 		b := w.ui(false)
 		answer := b.ask("GET", "/", "", nil)
 		policy := answer.Header().Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'",
+			"base-uri 'none'", "form-action 'self'"} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("the policy %q has no %s", policy, part)
 			}
 		}
-		if answer.Header().Get("X-Content-Type-Options") != "nosniff" || answer.Header().Get("Referrer-Policy") != "same-origin" ||
+		if answer.Header().Get("X-Content-Type-Options") != "nosniff" ||
+			answer.Header().Get("Referrer-Policy") != "same-origin" ||
 			answer.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("headers %v", answer.Header())
 		}
 		for _, host := range []string{"evil.example:8080", "127.0.0.1.evil.example", "localhost.", ""} {
-			if got := b.ask("GET", "/", "", func(r *http.Request) { r.Host = host }); got.Code != http.StatusMisdirectedRequest {
+			if got := b.ask("GET", "/", "",
+				func(r *http.Request) { r.Host = host }); got.Code != http.StatusMisdirectedRequest {
 				t.Errorf("host %q: %d", host, got.Code)
 			}
 		}
@@ -318,11 +344,13 @@ func TestThePageRefusesWhatDidNotComeForIt(t *testing.T) {
 				t.Errorf("origin %q: %d", origin, got.Code)
 			}
 		}
-		if got := b.ask("POST", "/act", "do=unpark&token=", nil); got.Code != http.StatusForbidden || !strings.Contains(got.Body.String(), "--allow-actions") {
+		if got := b.ask("POST", "/act", "do=unpark&token=", nil); got.Code != http.StatusForbidden ||
+			!strings.Contains(got.Body.String(), "--allow-actions") {
 			t.Errorf("a read-only page acts: %d %s", got.Code, got.Body)
 		}
 		for _, path := range []string{"/page.css", "/page.js"} {
-			if got := b.ask("GET", path, "", nil); got.Code != http.StatusOK || got.Header().Get("Content-Security-Policy") == "" {
+			if got := b.ask("GET", path, "", nil); got.Code != http.StatusOK ||
+				got.Header().Get("Content-Security-Policy") == "" {
 				t.Errorf("%s: %d", path, got.Code)
 			}
 		}
@@ -353,11 +381,13 @@ func TestThePageActsForItsOwnFormsAlone(t *testing.T) {
 		}
 		suspended := func() bool { return strings.Contains(w.value("websites", "shop.blog"), `"nagi/suspend":"true"`) }
 		for name, got := range map[string]*httptest.ResponseRecorder{
-			"no token":     b.ask("POST", "/act", form("", "suspend"), nil),
-			"another one":  b.ask("POST", "/act", form(strings.Repeat("A", len(found[1])), "suspend"), nil),
-			"in the URL":   b.ask("POST", "/act?token="+found[1], form("", "suspend"), nil),
-			"no origin":    b.ask("POST", "/act", form(found[1], "suspend"), func(r *http.Request) { r.Header.Del("Origin") }),
-			"other origin": b.ask("POST", "/act", form(found[1], "suspend"), func(r *http.Request) { r.Header.Set("Origin", "http://a.b") }),
+			"no token":    b.ask("POST", "/act", form("", "suspend"), nil),
+			"another one": b.ask("POST", "/act", form(strings.Repeat("A", len(found[1])), "suspend"), nil),
+			"in the URL":  b.ask("POST", "/act?token="+found[1], form("", "suspend"), nil),
+			"no origin": b.ask("POST", "/act", form(found[1], "suspend"),
+				func(r *http.Request) { r.Header.Del("Origin") }),
+			"other origin": b.ask("POST", "/act", form(found[1], "suspend"),
+				func(r *http.Request) { r.Header.Set("Origin", "http://a.b") }),
 		} {
 			if got.Code != http.StatusForbidden || suspended() {
 				t.Errorf("%s: %d", name, got.Code)
@@ -392,7 +422,8 @@ func TestThePageTellsOfABrakeAndReleasesItByCount(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		b := w.ui(true)
-		body := b.get("/", `class="banner"`, `<strong role="alert">The brake of websites holds `, `<a href="/brake/websites">`)
+		body := b.get("/", `class="banner"`, `<strong role="alert">The brake of websites holds `,
+			`<a href="/brake/websites">`)
 		held := regexp.MustCompile(`holds (\d+) deletes`).FindStringSubmatch(body)
 		body = b.get("/brake/websites", "many/site-00", "documents can be put back")
 		restorable := regexp.MustCompile(`<p>(\d+) documents can be put back`).FindStringSubmatch(body)
@@ -408,13 +439,16 @@ func TestThePageTellsOfABrakeAndReleasesItByCount(t *testing.T) {
 		if got := do("brake-release", ""); got.Code != http.StatusBadRequest {
 			t.Errorf("without a count: %d", got.Code)
 		}
-		if got := do("brake-release", "1"); got.Code != http.StatusConflict || w.value("pages", "many.site-00-0") == "" {
+		if got := do("brake-release", "1"); got.Code != http.StatusConflict ||
+			w.value("pages", "many.site-00-0") == "" {
 			t.Errorf("with another count: %d %s", got.Code, got.Body)
 		}
-		if got := do("brake-restore", "5"); got.Code != http.StatusConflict || w.value("websites", "many.site-00") != "" {
+		if got := do("brake-restore", "5"); got.Code != http.StatusConflict ||
+			w.value("websites", "many.site-00") != "" {
 			t.Errorf("restore with another count: %d %s", got.Code, got.Body)
 		}
-		if got := do("brake-release", held[1]); got.Code != http.StatusSeeOther || got.Header().Get("Location") != "/brake/websites?did=brake-release" {
+		if got := do("brake-release", held[1]); got.Code != http.StatusSeeOther ||
+			got.Header().Get("Location") != "/brake/websites?did=brake-release" {
 			t.Errorf("release: %d %s", got.Code, got.Body)
 		}
 		time.Sleep(time.Minute)
@@ -540,7 +574,8 @@ func TestThePageOfWhatIsOwnedLeadsToItsOwner(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.family()
 		b := w.ui(false)
-		b.get("/kinds/Bed/east", `It is owned by <a href="/kinds/Garden/north">Garden/north</a> <span class="state">Retrying</span>`,
+		b.get("/kinds/Bed/east",
+			`It is owned by <a href="/kinds/Garden/north">Garden/north</a> <span class="state">Retrying</span>`,
 			`aria-label="Garden/north, Retrying`, `class="note"`, "NATS Plant")
 	})
 }
@@ -556,7 +591,8 @@ func TestTheUICommandServesUntilItIsStopped(t *testing.T) {
 	for _, args := range [][]string{
 		{"ui", "--listen", "0.0.0.0:0"}, {"ui", "--listen", "0.0.0.0:0", "--remote"}, {"ui", "--listen", "8080"},
 	} {
-		if got := Run(t.Context(), Env{Streams: out.Streams{Out: io.Discard, Err: io.Discard}}, args); got != CodeUsage {
+		if got := Run(t.Context(), Env{Streams: out.Streams{Out: io.Discard, Err: io.Discard}},
+			args); got != CodeUsage {
 			t.Errorf("%v: %d", args, got)
 		}
 	}

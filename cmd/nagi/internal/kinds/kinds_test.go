@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,26 @@ func TestSecretsAreHiddenWhereverTheyAre(t *testing.T) {
 	for _, open := range []string{`"ann"`, `"n"`, `"o"`} {
 		if strings.Count(string(text), open) != 2 {
 			t.Errorf("%s is not shown: %s", open, text)
+		}
+	}
+}
+
+// TestASchemaThatRefersToItselfInSeveralPlacesHidesAndEnds: whoever writes the registry keeps nobody from reading, and shows no secrets.
+func TestASchemaThatRefersToItselfInSeveralPlacesHidesAndEnds(t *testing.T) {
+	const grows = `"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}, {"$ref": "#"}]`
+	for name, schema := range map[string]string{
+		"below": `"properties": {"spec": {` + grows + `, "properties": {"password": {"writeOnly": true}}}}`,
+		"above": grows + `, "properties": {"spec": {"properties": {"password": {"writeOnly": true}}}}`,
+	} {
+		k := &Kind{Entry: &registry.Entry{Kind: "Site", Schema: []byte(
+			`{` + schema + `, "$defs": {"a": {` + grows + `}}}`)}}
+		view := map[string]any{
+			"metadata": map[string]any{"name": "home"}, "spec": map[string]any{"password": "hunter2"},
+			"record": map[string]any{"lastDocument": map[string]any{"spec": map[string]any{"password": "hunter2"}}},
+		}
+		k.Hide(view)
+		if shown := fmt.Sprint(view); strings.Contains(shown, "hunter2") || !strings.Contains(shown, "home") {
+			t.Errorf("%s: it shows %s", name, shown)
 		}
 	}
 }

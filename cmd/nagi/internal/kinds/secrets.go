@@ -1,6 +1,9 @@
 package kinds
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Hidden is what stands for a secret.
 const Hidden = "(secret)"
@@ -21,8 +24,15 @@ func (k *Kind) hideIn(document map[string]any) {
 		hide(document, strings.Split(strings.ReplaceAll(field, "[]", ".*"), "."))
 	}
 	if schema := k.schemaTree(); schema != nil {
-		s := secrets{root: schema}
-		s.walk(document, schema, 0)
+		h := hiding{secrets{schema}, mostLooks}
+		if !h.walk(document, schema, 0) {
+			return
+		}
+		for name := range document { // all of it is secret, or may be
+			if !slices.Contains([]string{"kind", "apiVersion", "metadata", "record"}, name) {
+				document[name] = Hidden
+			}
+		}
 	}
 }
 
@@ -36,15 +46,30 @@ func (k *Kind) schemaTree() map[string]any {
 	return k.schema
 }
 
-// secrets walks a value and its schema together, so that it ends where the value does, and not where a schema does that
-// refers to itself.
+// secrets is a schema in which references are followed.
 type secrets struct{ root map[string]any }
 
-// mostRefs bounds how many references and alternatives of a schema are followed without a step into the value.
-const mostRefs = 32
+// hiding walks a value and its schema together, so that it ends where the value does, and not where a schema does that
+// refers to itself.
+type hiding struct {
+	secrets
+	looks int // that are left
+}
 
-// walk hides what is secret below a value, and reports whether the value itself is.
-func (s secrets) walk(value any, schema map[string]any, depth int) (secret bool) {
+const (
+	// mostRefs bounds how many references and alternatives of a schema are followed without a step into the value.
+	mostRefs = 32
+	// mostLooks bounds how often a schema is looked at for one document, which is less than a second. Who writes the
+	// registry may write a schema that refers to itself in several places, so that they double with each reference.
+	mostLooks = 1 << 20
+)
+
+// walk hides what is secret below a value, and reports whether the value itself is. What there are no looks left for is
+// secret.
+func (s *hiding) walk(value any, schema map[string]any, depth int) (secret bool) {
+	if s.looks--; s.looks < 0 {
+		return true
+	}
 	if schema["x-nagi-secret"] == true || schema["writeOnly"] == true {
 		return true
 	}
@@ -79,7 +104,7 @@ func (s secrets) walk(value any, schema map[string]any, depth int) (secret bool)
 }
 
 // members hides those of an object. Names match in any case, as they do when a document is decoded.
-func (s secrets) members(object, schema map[string]any) {
+func (s *hiding) members(object, schema map[string]any) {
 	properties, _ := schema["properties"].(map[string]any)
 	others, _ := schema["additionalProperties"].(map[string]any)
 	for name, v := range object {
@@ -99,6 +124,9 @@ func (s secrets) members(object, schema map[string]any) {
 	}
 }
 
+// unescaped is what a part of a JSON pointer stands for.
+var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
+
 // resolve finds what "#/$defs/Name" refers to; "#" is the schema itself.
 func (s secrets) resolve(ref string) map[string]any {
 	at := s.root
@@ -106,7 +134,7 @@ func (s secrets) resolve(ref string) map[string]any {
 		if part == "" {
 			continue
 		}
-		next, ok := at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)].(map[string]any)
+		next, ok := at[unescaped.Replace(part)].(map[string]any)
 		if !ok {
 			return nil
 		}
