@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/backup"
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/setup"
@@ -75,6 +76,7 @@ func TestWhatIsYoungerThanTheBackupStays(t *testing.T) {
 		w.removeBuckets()
 		w.ok("restore", "--from", dir)
 		w.startController()
+		time.Sleep(20 * time.Second) // the lease that the backup has is waited for: 15 s, and until the next try
 		w.settle()
 		if n := w.pagesThere(); n != vanishing+1 {
 			t.Errorf("%d pages are there, want %d", n, vanishing+1)
