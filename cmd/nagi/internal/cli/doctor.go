@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/kinds"
@@ -113,8 +112,7 @@ func (d *doctor) denied(level severity, about, wanted string, err error) bool {
 }
 
 func (d *doctor) examine(ctx context.Context, args []string) error {
-	slow := time.AfterFunc(time.Second, func() { d.s.t.Notef("Looking …\n") })
-	defer slow.Stop()
+	defer d.s.t.TellIfSlow("Looking …")()
 	d.connection(ctx)
 	all, err := d.kinds(ctx, args)
 	if err != nil {

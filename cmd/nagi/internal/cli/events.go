@@ -107,9 +107,9 @@ func seenAt(e *corev1.Event) time.Time {
 func (s *session) events(ctx context.Context, f eventFlags) error {
 	within, cancel := context.WithTimeout(ctx, max(s.t.flags.Timeout, time.Minute))
 	defer cancel()
-	slow := time.AfterFunc(time.Second, func() { s.t.Notef("Reading the events …\n") })
+	done := s.t.TellIfSlow("Reading the events …")
 	all, err := recorder.List(within, s.js, f.Query)
-	slow.Stop()
+	done()
 	if err != nil {
 		return s.unlisted(err, f)
 	}

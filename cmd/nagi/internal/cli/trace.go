@@ -41,7 +41,7 @@ is looked up where tree looks. A name that is both means the document, unless --
 			if err != nil {
 				return err
 			}
-			defer t.tellIfSlow("Reading the buckets of what owns it …")()
+			defer t.TellIfSlow("Reading the buckets of what owns it …")()
 			steps, err := b.Trace(cmd.Context(), of)
 			if err != nil {
 				return err

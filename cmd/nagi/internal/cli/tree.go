@@ -54,7 +54,7 @@ Kubernetes is looked at with --kubeconfig or --kube-context, with $KUBECONFIG, o
 			if err != nil {
 				return err
 			}
-			defer t.tellIfSlow("Reading the buckets of what it owns …")()
+			defer t.TellIfSlow("Reading the buckets of what it owns …")()
 			return show(b, &t.Streams)
 		},
 	}
@@ -81,12 +81,6 @@ func printTree(to *out.Streams, root *tree.Node, output string, ascii bool) erro
 		}
 	}
 	return table.Flush()
-}
-
-// tellIfSlow says on standard error what is done if that takes more than a second.
-func (t *tool) tellIfSlow(what string) (done func()) {
-	timer := time.AfterFunc(time.Second, func() { t.Notef("%s\n", what) })
-	return func() { timer.Stop() }
 }
 
 // cellsOf are a node's: its name behind what is drawn, its state, and what there is to say of it.

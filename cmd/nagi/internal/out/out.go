@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/cmd/nagi/internal/manifests"
@@ -32,6 +33,25 @@ func (s *Streams) Printf(format string, args ...any) { fmt.Fprintf(s.Out, format
 
 // Notef prints what is not the result: progress, and what to do next.
 func (s *Streams) Notef(format string, args ...any) { fmt.Fprintf(s.Err, format, args...) }
+
+// TellIfSlow says what is done, if that takes more than a second. Nothing is printed after done has returned.
+func (s *Streams) TellIfSlow(what string) (done func()) {
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		slow := time.NewTimer(time.Second)
+		defer slow.Stop()
+		select {
+		case <-slow.C:
+			s.Notef("%s\n", what)
+		case <-ended:
+		}
+	})
+	return func() {
+		close(ended)
+		telling.Wait()
+	}
+}
 
 // Tone is what a colour says.
 type Tone int

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -37,5 +39,27 @@ func TestYAMLIsCompactAndKeepsNumbers(t *testing.T) {
 	const want = "a:\n- 36893488147419103232\n- 1e400\n- -0.0\n- b: \"on\"\n  c: 1.10\n  d: null\n  e: []\n  f: {}\n  g: \"12\"\n  h: \"\"\n"
 	if printed.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", printed.String(), want)
+	}
+}
+
+// TestWhatIsSlowIsTold after a second, and never when it is done: nothing writes beside what follows.
+func TestWhatIsSlowIsTold(t *testing.T) {
+	for takes, want := range map[time.Duration]string{
+		0: "", time.Second - 1: "", time.Second: "", time.Second + 1: "Looking\n", time.Minute: "Looking\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var told bytes.Buffer
+			done := (&Streams{Err: &told}).TellIfSlow("Looking")
+			time.Sleep(takes)
+			done()
+			got := told.String()                     // a race if it is told beside this
+			if takes != time.Second && got != want { // just then either may be first
+				t.Errorf("after %v: %q", takes, got)
+			}
+			time.Sleep(time.Minute)
+			if told.String() != got {
+				t.Errorf("after %v: %q is told when it is done", takes, told.String()[len(got):])
+			}
+		})
 	}
 }
