@@ -57,7 +57,7 @@ help: ## show this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST)
 
 .PHONY: ci
-ci: lint test e2e servers nodejs ## what has to pass before a change goes in
+ci: lint test e2e servers nodejs browser ## what has to pass before a change goes in
 
 .PHONY: test
 test: ## all tests that need no Kubernetes, with the race detector; PKGS=./entity/... for some, TESTFLAGS for more flags
@@ -82,13 +82,13 @@ worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, docs/w
 	GOGC=400 $(GO) test $(LINK) -run '^TestSoakWorlds$$' -count=1 -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) ./test/worlds \
 		-seeds $(or $(SEEDS),20) -from $(or $(FROM),1)
 
-# The seeds of a commit and a day are new ones, and the same when it is tried again on that day.
-FRESH  = $$({ git rev-parse HEAD 2>/dev/null || true; date -u +%F; } | cksum | cut -d' ' -f1)
+# The seeds of a change are new ones, and the same wherever and whenever the same files are tried again.
+FRESH  = $$({ git rev-parse 'HEAD^{tree}' 2>/dev/null || date -u +%F; } | cksum | cut -d' ' -f1)
 # Some two minutes on two processors.
 NIGHTS ?= 25
 
 .PHONY: nights
-nights: ## some worlds whose seeds are new for each commit and day; NIGHTS=n for more. make worlds FROM=s repeats one
+nights: ## some worlds whose seeds are new for each change of the files; NIGHTS=n for more. make worlds FROM=s repeats one
 	@from=$(FRESH); echo "== make worlds SEEDS=$(NIGHTS) FROM=$$from"; $(MAKE) --no-print-directory worlds SEEDS=$(NIGHTS) FROM=$$from
 
 .PHONY: rolling

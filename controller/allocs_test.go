@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -48,16 +49,17 @@ func TestAllocationsOfDispatch(t *testing.T) {
 		})
 	}
 	round()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	got := math.Inf(1) // the least of the rounds: what waits for their end allocates too, the more the longer it waits
 	for range rounds {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		round()
+		runtime.ReadMemStats(&after)
+		got = min(got, float64(after.Mallocs-before.Mallocs)/keys)
 	}
-	runtime.ReadMemStats(&after)
-	got := float64(after.Mallocs-before.Mallocs) / (keys * rounds)
 	t.Logf("%.2f allocations per key", got)
 	// the context of the reconcile, and where more keys wait than are spared, what the queue knows of one
-	if limit := 2.2; got > limit {
+	if limit := 1.6; got > limit {
 		t.Errorf("a key allocates %.2f times, want at most %.2f", got, limit)
 	}
 }

@@ -295,3 +295,32 @@ func TestTheCascadeEndsWhenTheDocumentIsBack(t *testing.T) {
 		})
 	})
 }
+
+// TestADeleteIsDecidedAnewWhileItsBucketIsAway: it is not sent again and again for longer, for the document may be back
+// when the bucket is.
+func TestADeleteIsDecidedAnewWhileItsBucketIsAway(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		sites, pages := w.sites(), &hooked{Client: w.pages()}
+		ctx := t.Context()
+		var longest, ended atomic.Int64
+		pages.onDelete = func(_ string, remove func() error) error {
+			began := time.Now()
+			err := remove()
+			longest.Store(max(longest.Load(), int64(time.Since(began))))
+			ended.Add(1)
+			return err
+		}
+		c, err := New("sites", sites, pagesOf(sites, pages), Owns(pages))
+		must(t, err)
+		w.run(c)
+		must(t, sites.Create(ctx, siteWithPages("home", 1)))
+		eventuallyReason(t, sites, "home", entity.ReasonSynced)
+		must(t, w.js.DeleteKeyValue(ctx, pages.Config().Bucket))
+		must(t, sites.Delete(ctx, "home"))
+		natstest.Eventually(t, "a second delete has failed", func() bool { return ended.Load() == 2 })
+		if got := time.Duration(longest.Load()); got != deletes.SentFor {
+			t.Errorf("one delete was sent for %v, want %v", got, deletes.SentFor)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -42,14 +43,19 @@ func New[T entity.IEntity](
 	if err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
-	e, err := engine.New(name, primary, reconcileWith(r), o)
-	if err != nil {
+	if err := fit(reflect.TypeFor[T](), o.Predicates); err != nil {
+		return nil, fmt.Errorf("New(%q): WithPrimary: %w", name, err)
+	}
+	c := &Controller[T]{name: name, client: primary}
+	if r, err = c.bound(r); err != nil {
+		return nil, fmt.Errorf("New(%q): %w", name, err)
+	}
+	if c.engine, err = engine.New(name, primary, reconcileWith(r), o); err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
 	if err := writesRecords(primary, o); err != nil {
 		return nil, fmt.Errorf("New(%q): %w", name, err)
 	}
-	c := &Controller[T]{name: name, engine: e, client: primary}
 	for _, observer := range o.Observers {
 		if a, ok := observer.(Attacher); ok {
 			a.Attach(name, c.Stats)
@@ -80,9 +86,9 @@ func reconcileWith(r Reconciler) engine.Reconcile {
 	if guard.IsNil(r) {
 		return nil
 	}
-	return func(ctx context.Context, key string, operations Operations) (time.Duration, error) {
+	return func(ctx context.Context, key string, operations Operations) (engine.Requeue, error) {
 		result, err := r.Reconcile(ctx, Request{Key: key, Operations: operations})
-		return result.RequeueAfter, err
+		return result.requeue(), err
 	}
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/secondary"
@@ -51,8 +52,9 @@ func CreateOrUpdate[T entity.IEntity](
 	return secondary.CreateOrUpdate(ctx, client, obj, mutate, secondary.Options{})
 }
 
-// CreateOrUpdateWith is [CreateOrUpdate] with options that say what it may take over. It writes as CreateOrUpdate does:
-// what mutate leaves stays, and the write is a compare-and-set, so of several who want an entity one gets it.
+// CreateOrUpdateWith is [CreateOrUpdate] with options that say what it may take over, and how long the entity lasts.
+// It writes as CreateOrUpdate does: what mutate leaves stays, and the write is a compare-and-set, so of several who
+// want an entity one gets it. What is left of a TTL stays, too, without an option.
 func CreateOrUpdateWith[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, opts ...WriteOption,
 ) (OperationResult, error) {
@@ -63,7 +65,7 @@ func CreateOrUpdateWith[T entity.IEntity](
 	return secondary.CreateOrUpdate(ctx, client, obj, mutate, options)
 }
 
-// WriteOption says what a write may take over; see [CreateOrUpdateWith].
+// WriteOption says what a write may take over, or how long what it writes lasts; see [CreateOrUpdateWith].
 type WriteOption func(*secondary.Options) error
 
 // WithAdopt gives what exists and names no owner to the primary, or outside of a reconcile to whom obj or mutate names.
@@ -81,3 +83,16 @@ func WithAdopt() WriteOption { return WriteOption(secondary.WithAdopt()) }
 func WithHandOverFrom(ownerKind, ownerKey string) WriteOption {
 	return WriteOption(secondary.WithHandOverFrom(ownerKind, ownerKey))
 }
+
+// WithTTL makes an entity in NATS end by itself when ttl has passed since this call wrote it last, as [entity.WithTTL]
+// does: to controllers its end is a delete. A call that changes nothing else renews it when less than half of ttl is
+// left, and not before, because each write wakes those that watch it; and when it has no TTL, or more than twice as
+// much is left. To keep the entity, call three times in ttl, such as by Result.RequeueAfter. The clocks of this
+// process and of the server should differ by far less than that.
+//
+// An error if ttl is not above 0. IsInvalid, and nothing is written, if the bucket takes no TTLs, or ttl is above its
+// age limit; the error says what to do. Kubernetes objects have no TTL: package kube refuses the option.
+func WithTTL(ttl time.Duration) WriteOption { return WriteOption(secondary.WithTTL(ttl)) }
+
+// WithoutTTL takes the TTL of an entity in NATS away: it lasts until it is deleted, or as long as its bucket keeps it.
+func WithoutTTL() WriteOption { return WriteOption(secondary.WithoutTTL()) }

@@ -17,8 +17,9 @@
 //
 // Data flows one way: bucket → informer → event handler → queue → worker → [Reconciler] → writes. A source turns its
 // events into keys of primaries: [Owns] by the owner that a secondary names, [Watches] by a function. The queue merges
-// the events of a key and remembers why it is due. What users change now goes before the backlog. Two workers never
-// reconcile one key at once.
+// the events of a key and remembers why it is due. What users change now goes before the backlog, and a [Priority] says
+// otherwise where that is wanted. With [WithFairness] tenants take turns, [WithRate] bounds reconciles, and
+// [WithRateLimiter] spaces retries. Two workers never reconcile one key at once.
 //
 // # Records, and deletes that are not lost
 //

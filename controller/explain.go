@@ -24,7 +24,7 @@ const (
 	StateSuspended    = explain.Suspended    // its document asks not to be reconciled
 	StateHeld         = explain.Held         // the brake holds its delete
 	StateParked       = explain.Parked       // it failed for good: see Error and ParkedRevision; DueAt if an event came
-	StateReady        = explain.Ready        // it waits for a worker: see ReadySince and Priority
+	StateReady        = explain.Ready        // it waits for a worker: see ReadySince, Priority, Group and RateAt
 	StateAPI          = explain.API          // it waits for an external API that is away: see AwaitsAPI
 	StateTurn         = explain.Turn         // it waits for a turn under a rate limit: see AwaitsTurn
 	StateOwnWrites    = explain.OwnWrites    // it waits until the caches show what its last reconcile wrote
@@ -50,8 +50,11 @@ const (
 //	Says     string    // the same in plain words
 //	Revision uint64    // of the document that decoded last
 //
-//	Priority, Reasons        string    // of a run that is due: live, secondary or background; "Put|Secondary"
+//	Priority, Reasons        string    // of a run that is due: live, secondary, background or "7"; "Put|Secondary"
 //	ReadySince, RunningSince time.Time // a run is due (of a key that runs the next one); Reconcile is called
+//	Group                    string    // of a key that waits for a worker, with WithFairness
+//	GroupKeys                int       // how many keys of it wait with that priority, this one too
+//	RateAt                   time.Time // when WithRate lets the next key go, of all that wait
 //	Attempt                  int       // of the call under way; counts from 1
 //	DueAt, UserDueAt         time.Time // the end of a delay: retry, requeue, quiet and the like; of an EnqueueAfter
 //	WokenBy                  string    // what makes it due before DueAt
@@ -69,8 +72,11 @@ const (
 //	AwaitsNames                        []string // with their sources, ten at most
 //	StillThere                         []string // what it owned, by the caches, ten at most
 //	StillThereAll                      int      // how many they are
+//	Outside                            []OutsideOwned // what it owns behind each API; Explain alone says it
 //	HoldsPrune                         bool     // what it does not want waits for the brake
 //	DocumentWarnings                   string   // what of its document is not read
+//	Expires                            time.Time // the end of its document by its TTL; also once that has come
+//	Expired                            bool      // its document is gone, and its TTL is over
 //	Missing                            []struct { Source string; Since time.Time; Why string } // no news from them
 //
 //	Leading bool   // this replica works
@@ -81,6 +87,24 @@ const (
 //	ReconciledAt              time.Time     // else when the condition last changed
 //	Took                      time.Duration // of keys reconciled lately
 type Explanation = explain.Explanation
+
+// OutsideOwned says what a key owns behind one API, as this replica knows it: it asks nothing. Its fields:
+//
+//	Kind      string    // of the resources, as IExternalClient calls them
+//	ListedAt  time.Time // when the last list began that succeeded; zero before the first
+//	AwaySince time.Time // the API is away
+//	Resources []struct { // by ID, a hundred at most, as that list has them
+//		ID, Version string
+//		DeletedAt   time.Time // when the API answered that it deletes the resource, which its list still has
+//	}
+//	All       int // how many they are
+//	Open      []struct { // of a replica that works: changes of external.Reconcile that were not seen to be done
+//		Resource  string          // the kind, or the kind and the name of external.Name
+//		Action    external.Action
+//		Since     time.Time       // when the API was last called, or answered
+//		Operation string          // the API's handle of the operation under way
+//	}
+type OutsideOwned = explain.OutsideOwned
 
 // Explain says what becomes of a key, and why. It asks no server, and may be called at any time, by several goroutines.
 func (c *Controller[T]) Explain(key string) Explanation { return c.engine.Explainer().Explain(key) }

@@ -60,6 +60,7 @@ func plain(e Explanation) Explanation {
 		e.Invalid = &invalid
 	}
 	e.WokenBy = ""
+	e.Outside = nil // outside_test.go
 	e.Missing = nil // TestExplainNamesTheSourcesWhoseNewsIsMissing
 	e.Says, _, _ = strings.Cut(times.ReplaceAllString(e.Says, "T"), " The news of ")
 	return e
@@ -266,7 +267,7 @@ func atRest(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	natstest.Eventually(t, "nothing is ready or in progress", func() bool {
 		n := c.engine.QueueCounts()
-		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0
+		return n.Ready == [queue.Bands]int{} && n.InProgress == 0
 	})
 }
 

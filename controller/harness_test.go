@@ -158,6 +158,16 @@ func (c *calls) of(key string) []Operations {
 	return ops
 }
 
+// keys are those of all calls, in order.
+func (c *calls) keys() (keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, req := range c.list {
+		keys = append(keys, req.Key)
+	}
+	return keys
+}
+
 func (c *calls) count(key string) int { return len(c.of(key)) }
 
 // with counts the calls for a key that had the operation.

@@ -60,6 +60,47 @@ func remadeWhileItWorks(t *testing.T, cut bool, after, gone, later time.Duration
 	}
 }
 
+// TestTwoTermsNeverOverlapWhereTheStatusBucketIsMadeAnewSoonAfterTheDocuments were: their bucket is younger than the
+// lease lasts, too, and yet this is no first start.
+func TestTwoTermsNeverOverlapWhereTheStatusBucketIsMadeAnewSoonAfterTheDocuments(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := newReplicas(t, usualTiming)
+		time.Sleep(5 * time.Second)
+		must(t, r.w.js.DeleteStream(t.Context(), "KV_sites-status"))
+		time.Sleep(3 * time.Second)
+		r.join(r.w.away(), usualTiming) // it makes the status bucket
+		time.Sleep(time.Minute)
+		if r.two.Load() {
+			t.Error("two replicas have reconciled at once")
+		}
+	})
+}
+
+// TestAReplicaCountsWhoWatchesTheDocumentsOnceItDoesItself: a cache lists with one consumer and watches with the next.
+// Between the two, the one that a replica sees may be another's.
+func TestAReplicaCountsWhoWatchesTheDocumentsOnceItDoesItself(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		r := newReplicas(t, usualTiming)
+		time.Sleep(time.Minute)
+		stream, err := r.w.js.Stream(t.Context(), "KV_sites-status")
+		must(t, err)
+		must(t, r.w.js.DeleteStream(t.Context(), "KV_sites-status"))
+		time.Sleep(10 * time.Second)
+		_, err = r.w.js.CreateStream(t.Context(), stream.CachedInfo().Config)
+		must(t, err)
+		w := r.w.away()
+		proxy := natstest.StartProxy(t, w.server.URL())
+		_, w.js = natstest.Connect(t, proxy.URL())
+		proxy.Tamper(natstest.Nth(2, natstest.To("$JS.API.CONSUMER.CREATE.KV_sites.>"),
+			natstest.Fate{Late: 300 * time.Millisecond}))
+		r.join(w, usualTiming)
+		time.Sleep(time.Minute)
+		if r.two.Load() {
+			t.Error("two replicas have reconciled at once")
+		}
+	})
+}
+
 // TestALeaseThatWasPurgedIsLeftToAHolderThatHasReconciledNothing yet: there is no record that tells of it.
 func TestALeaseThatWasPurgedIsLeftToAHolderThatHasReconciledNothing(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

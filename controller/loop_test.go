@@ -25,7 +25,7 @@ func idle(t *testing.T, c *Controller[*site]) {
 	t.Helper()
 	natstest.Eventually(t, "nothing is ready, in progress or delayed", func() bool {
 		n := c.engine.QueueCounts()
-		return n.Ready == [queue.Priorities]int{} && n.InProgress == 0 && n.Delayed == 0
+		return n.Ready == [queue.Bands]int{} && n.InProgress == 0 && n.Delayed == 0
 	})
 }
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/source"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -163,15 +165,15 @@ func WithOnResult(f func(ReconcileResult)) Option {
 }
 
 // WithErrorPolicy lets f choose when a failed key is due again. attempt counts from 1. The zero Result means the
-// default backoff. f is not asked about terminal errors. It is called concurrently for different keys. If f panics, the
-// default backoff holds.
+// default backoff; a Priority in it holds with the backoff too. f is not asked about terminal errors. It is called
+// concurrently for different keys. If f panics, the default backoff holds.
 func WithErrorPolicy(f func(key string, err error, attempt int) Result) Option {
 	return func(o *engine.Options) error {
 		if f == nil {
 			return errors.New("WithErrorPolicy(nil): a function is needed; leave the option away instead")
 		}
-		o.ErrorPolicy = func(key string, err error, attempt int) time.Duration {
-			return f(key, err, attempt).RequeueAfter
+		o.ErrorPolicy = func(key string, err error, attempt int) engine.Requeue {
+			return f(key, err, attempt).requeue()
 		}
 		return nil
 	}
@@ -250,10 +252,26 @@ func WithLogConstructor(f func(base logr.Logger, req Request) logr.Logger) Optio
 // WithPredicate filters the events of a source. Given several times, all predicates must let an event pass.
 func WithPredicate(p Predicate) SourceOption {
 	return func(o *sourceOptions) error {
-		if guard.IsNil(p) {
+		if isNilPredicate(p) {
 			return errors.New("WithPredicate(nil): a predicate is needed; leave the option away instead")
 		}
 		o.predicates = append(o.predicates, p)
+		return nil
+	}
+}
+
+// WithEventFilter filters the events of all sources: of the primary, as WithPrimary says, and of what is owned or
+// watched in NATS and in Kubernetes. It comes before the predicates of a source. What is behind an API has no events to
+// filter. Given several times, all predicates must let an event pass.
+func WithEventFilter(p Predicate) Option {
+	return func(o *engine.Options) error {
+		if isNilPredicate(p) {
+			return errors.New("WithEventFilter(nil): a predicate is needed; leave the option away instead")
+		}
+		if err := fit(reflect.TypeFor[metav1.Object](), source.Predicates{p}); err != nil {
+			return fmt.Errorf("WithEventFilter: %w: give it to the source that has them, by WithPredicate", err)
+		}
+		o.EventFilters = append(o.EventFilters, p)
 		return nil
 	}
 }

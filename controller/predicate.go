@@ -1,6 +1,10 @@
 package controller
 
 import (
+	"reflect"
+	"slices"
+
+	"github.com/nagi-runtime/nagi/internal/guard"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -57,44 +61,60 @@ func LabelPredicate(selector labels.Selector) Predicate {
 	}
 }
 
-// Or lets an event pass if one of the predicates does; none passes without predicates. Several WithPredicate options
-// are an And.
-func Or(predicates ...Predicate) Predicate { return anyOf(predicates) }
+// And lets an event pass if each of the predicates does; all pass without predicates. Several WithPredicate options are
+// an And, too.
+func And(predicates ...Predicate) Predicate { return combined{of: predicates, all: true} }
 
-type anyOf []Predicate
+// Or lets an event pass if one of the predicates does; none passes without predicates.
+func Or(predicates ...Predicate) Predicate { return combined{of: predicates} }
 
-func (a anyOf) Create(obj metav1.Object) bool {
-	for _, p := range a {
-		if p.Create(obj) {
-			return true
-		}
-	}
-	return false
+// combined asks its predicates one after the other, until one decides.
+type combined struct {
+	of  []Predicate
+	all bool // of them must let an event pass, instead of one
 }
 
-func (a anyOf) Update(oldObj, newObj metav1.Object) bool {
-	for _, p := range a {
-		if p.Update(oldObj, newObj) {
-			return true
-		}
-	}
-	return false
+func (c combined) Create(obj metav1.Object) bool {
+	return c.ask(func(p Predicate) bool { return p.Create(obj) })
 }
 
-func (a anyOf) Delete(obj metav1.Object) bool {
-	for _, p := range a {
-		if p.Delete(obj) {
-			return true
+func (c combined) Update(oldObj, newObj metav1.Object) bool {
+	return c.ask(func(p Predicate) bool { return p.Update(oldObj, newObj) })
+}
+
+func (c combined) Delete(obj metav1.Object) bool {
+	return c.ask(func(p Predicate) bool { return p.Delete(obj) })
+}
+
+func (c combined) ask(passes func(Predicate) bool) bool {
+	for _, p := range c.of {
+		if passes(p) != c.all {
+			return !c.all
 		}
 	}
-	return false
+	return c.all
 }
+
+func (c combined) isNil() bool { return slices.ContainsFunc(c.of, isNilPredicate) }
+
+func (c combined) objectTypes() []reflect.Type { return typesOf(c.of...) }
 
 // Not lets an event pass if p does not.
-func Not(p Predicate) Predicate {
-	return PredicateFuncs{
-		CreateFunc: func(obj metav1.Object) bool { return !p.Create(obj) },
-		UpdateFunc: func(oldObj, newObj metav1.Object) bool { return !p.Update(oldObj, newObj) },
-		DeleteFunc: func(obj metav1.Object) bool { return !p.Delete(obj) },
+func Not(p Predicate) Predicate { return not{p} }
+
+type not struct{ p Predicate }
+
+func (n not) Create(obj metav1.Object) bool            { return !n.p.Create(obj) }
+func (n not) Update(oldObj, newObj metav1.Object) bool { return !n.p.Update(oldObj, newObj) }
+func (n not) Delete(obj metav1.Object) bool            { return !n.p.Delete(obj) }
+func (n not) isNil() bool                              { return isNilPredicate(n.p) }
+func (n not) objectTypes() []reflect.Type              { return typesOf(n.p) }
+
+// isNilPredicate also sees one that And, Or or Not was given.
+func isNilPredicate(p Predicate) bool {
+	if guard.IsNil(p) {
+		return true
 	}
+	of, combines := p.(interface{ isNil() bool })
+	return combines && of.isNil()
 }

@@ -32,7 +32,7 @@ func TestLiveChangeGoesBeforeTheBacklog(t *testing.T) {
 				first := g.enter(t).Key
 				natstest.Eventually(t, "the backlog waits", func() bool {
 					n := c.engine.QueueCounts()
-					return n.Ready[queue.Background]+n.Ready[queue.Secondary] == backlog-1
+					return n.Ready[queue.BandBackground]+n.Ready[queue.BandSecondary] == backlog-1
 				})
 				raised := "old-49" // the youngest, or the one that came after it
 				if raised == first {
@@ -78,7 +78,7 @@ func TestInvalidDocumentsDelayNoValidOne(t *testing.T) {
 		must(t, sites.Create(t.Context(), newSite("valid", "one")))
 		natstest.Eventually(t, "all wait", func() bool {
 			n := c.engine.QueueCounts().Ready
-			return n[queue.Live]+n[queue.Secondary]+n[queue.Background] == invalid+1
+			return n[queue.BandLive]+n[queue.BandSecondary]+n[queue.BandBackground] == invalid+1
 		})
 		g.leave <- nil
 		if key := g.enter(t).Key; key != "valid" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 )
 
 // Reconciler makes the world match one primary.
@@ -22,7 +23,7 @@ import (
 //
 // The outcome means what it means in controller-runtime:
 //
-//   - an error: the key is tried again with backoff, and the Result is ignored;
+//   - an error: the key is tried again with backoff, and the Result is ignored, but for its Priority;
 //   - a TerminalError: the key is not tried again by itself, but when an event or a user asks for it;
 //   - RequeueAfter > 0: the key is due again after that time, not rate-limited;
 //   - else: the key is done until something happens.
@@ -50,11 +51,23 @@ type Request struct {
 	Operations Operations
 }
 
-// Result is the outcome of a reconcile without an error. The zero value means: done.
+// Result is the outcome of a reconcile. The zero value means: done; with an error its Priority alone counts.
 type Result struct {
 	// RequeueAfter makes the key due again after this time, but no sooner than after a millisecond. Zero or less means
 	// it does not. Less than that, again and again with nothing else happening, counts as a loop: see Stats.Looping.
 	RequeueAfter time.Duration
+	// Priority is that of the run which follows from this one: of the retry if there is an error, else of RequeueAfter.
+	// As nil it keeps, after an error, the priority that this run had, and with RequeueAfter it is PriorityBackground.
+	// An event that comes first makes the key due with the higher of both priorities.
+	Priority *Priority
+}
+
+func (r Result) requeue() engine.Requeue {
+	requeue := engine.Requeue{After: r.RequeueAfter}
+	if r.Priority != nil {
+		requeue.Priority = new(queuePriority(*r.Priority))
+	}
+	return requeue
 }
 
 // The causes with which the context of a reconcile ends; context.Cause returns one of them.
@@ -83,6 +96,23 @@ var (
 //
 // TerminalError(nil) is nil. The mark holds where the error is wrapped again with %w.
 func TerminalError(err error) error { return lifecycle.TerminalError(err) }
+
+// RetryAfter marks an error of which the reconciler knows when a retry is worthwhile: the key is due again after that
+// time, instead of the backoff and of what WithErrorPolicy says, and sooner if an event asks for it. The failure
+// counts as any other. RetryAfter(nil, d) is nil, and a time that is not positive marks nothing; one below a
+// millisecond is a millisecond. A key that waits for an API that is away waits for that. The mark holds where the
+// error is wrapped again with %w. A TerminalError inside or outside of it is terminal.
+func RetryAfter(err error, after time.Duration) error { return lifecycle.RetryAfter(err, after) }
+
+// ReconcileIDFromContext returns the id of a reconcile that its context is of, which is in the lines of its logger as
+// reconcileID, too; "" for any other context. It is unique in the process.
+func ReconcileIDFromContext(ctx context.Context) string {
+	r, ok := reconcilectx.Of(ctx)
+	if !ok {
+		return ""
+	}
+	return r.ID()
+}
 
 // ReconcileResult is what the callback of WithOnResult gets about one attempt.
 type ReconcileResult struct {

@@ -45,7 +45,7 @@ func OwnsExternal(client external.IExternalClient) Option {
 			s.Handlers = apisource.Handlers{
 				Events: e.EventsOf(s, nil, e.OwnersIn(s), OperationExternal), Pushed: due, Missing: due,
 			}
-			return s, e.APIs.Add(s)
+			return s, nil
 		})
 		return nil
 	}

@@ -63,7 +63,7 @@ func OwnsKube(informer cache.SharedIndexInformer, opts ...SourceOption) Option {
 				return nil, err
 			}
 			s := so.kubeSource(e, informer, "OwnsKube", true)
-			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
+			s.SetSink(e.EventsOf(s, e.Filtered(so.predicates), e.OwnersIn(s), OperationSecondary))
 			return s, nil
 		})
 		return nil
@@ -82,24 +82,52 @@ func WatchesKube(
 		if guard.IsNil(informer) || keys == nil {
 			return errors.New("WatchesKube: an informer and a function that returns keys are needed")
 		}
-		so, err := applySourceOptions(opts)
-		if err != nil {
-			return fmt.Errorf("WatchesKube: %w", err)
-		}
-		if so.deleter != nil || so.prune {
-			return errors.New("WatchesKube: WithDeleter and WithPrune are for OwnsKube; " +
-				"what is only watched is never deleted")
-		}
-		if err := so.onlyForOwned(); err != nil {
-			return fmt.Errorf("WatchesKube: %w", err)
-		}
-		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
-			s := so.kubeSource(e, informer, "WatchesKube", false)
-			s.SetSink(e.EventsOf(s, so.predicates, keys, OperationTertiary))
-			return s, nil
-		})
-		return nil
+		given := func(*engine.Engine) (source.Mapper, error) { return keys, nil }
+		return watchKube(o, informer, "WatchesKube", opts, given)
 	}
+}
+
+// WatchesKubeIndexed is WatchesIndexed for the objects of a Kubernetes informer. The key of one is "namespace/name", or
+// "name" where it is in no namespace.
+func WatchesKubeIndexed(informer cache.SharedIndexInformer, index string, opts ...SourceOption) Option {
+	return func(o *engine.Options) error {
+		if guard.IsNil(informer) {
+			return errors.New("WatchesKubeIndexed: an informer is needed")
+		}
+		return watchKube(o, informer, "WatchesKubeIndexed", opts, func(e *engine.Engine) (source.Mapper, error) {
+			keys, err := e.Indexed(index)
+			if err != nil {
+				return nil, fmt.Errorf("WatchesKubeIndexed: the primary's %w", err)
+			}
+			return keys, nil
+		})
+	}
+}
+
+func watchKube(
+	o *engine.Options, informer cache.SharedIndexInformer, name string, opts []SourceOption,
+	mapper func(*engine.Engine) (source.Mapper, error),
+) error {
+	so, err := applySourceOptions(opts)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if so.deleter != nil || so.prune {
+		return fmt.Errorf("%s: WithDeleter and WithPrune are for OwnsKube; what is only watched is never deleted", name)
+	}
+	if err := so.onlyForOwned(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+		keys, err := mapper(e)
+		if err != nil {
+			return nil, err
+		}
+		s := so.kubeSource(e, informer, "WatchesKube", false)
+		s.SetSink(e.EventsOf(s, e.Filtered(so.predicates), keys, OperationTertiary))
+		return s, nil
+	})
+	return nil
 }
 
 // kubeSource makes the next Kubernetes source of an engine.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/engine"
@@ -24,7 +25,7 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		if guard.IsNil(client) {
 			return errors.New("Owns(nil): a client is needed")
 		}
-		so, err := natsSourceOptions("Owns", client.Kind(), opts)
+		so, err := natsSourceOptions[T]("Owns", client.Kind(), opts)
 		if err != nil {
 			return err
 		}
@@ -35,12 +36,13 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		so.needsTeardown(o)
 		o.Clients.Own(client, client.EnginePort(), source.SharesCache(client))
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+			predicates := e.Filtered(so.predicates)
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
-				Late: so.optional, Joined: len(so.predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
+				Late: so.optional, Joined: len(predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
 				Traced: e.Traced(),
 			})
-			s.SetSink(e.EventsOf(s, so.predicates, e.OwnersIn(s), OperationSecondary))
+			s.SetSink(e.EventsOf(s, predicates, e.OwnersIn(s), OperationSecondary))
 			return s, nil
 		})
 		return nil
@@ -59,28 +61,57 @@ func Watches[T entity.IEntity](
 		if guard.IsNil(client) || keys == nil {
 			return errors.New("Watches: a client and a function that returns keys are needed")
 		}
-		so, err := natsSourceOptions("Watches", client.Kind(), opts)
-		if err != nil {
-			return err
-		}
-		if so.prune {
-			return fmt.Errorf("Watches(%s): WithPrune is for Owns; what is only watched stays", client.Kind())
-		}
-		if err := so.onlyForOwned(); err != nil {
-			return fmt.Errorf("Watches(%s): %w", client.Kind(), err)
-		}
-		o.Clients.Watch(client, client.EnginePort())
 		typed := func(ctx context.Context, obj metav1.Object) ([]string, error) { return keys(ctx, obj.(T)) }
-		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
-			s := source.NewNATS(client, source.NATSConfig{
-				Role: "Watches", Owner: e.Kind, Late: so.optional, Joined: true, Changed: e.SourceHealth,
-				Resume: e.Resume, Traced: e.Traced(),
-			})
-			s.SetSink(e.EventsOf(s, so.predicates, typed, OperationTertiary))
-			return s, nil
-		})
-		return nil
+		return watchNATS(o, client, "Watches", opts, func(*engine.Engine) (source.Mapper, error) { return typed, nil })
 	}
+}
+
+// WatchesIndexed is Watches for entities that the primaries refer to by key: an event of one enqueues the primaries
+// that have its key in their index of that name, which [entity.WithIndex] makes, without looking at the others. The
+// key is "name", or "namespace/name". A primary that comes to refer to an entity, or does no more, has an event itself.
+func WatchesIndexed[T entity.IEntity](client entity.IEntityClient[T], index string, opts ...SourceOption) Option {
+	return func(o *engine.Options) error {
+		if guard.IsNil(client) {
+			return errors.New("WatchesIndexed: a client is needed")
+		}
+		return watchNATS(o, client, "WatchesIndexed", opts, func(e *engine.Engine) (source.Mapper, error) {
+			keys, err := e.Indexed(index)
+			if err != nil {
+				return nil, fmt.Errorf("WatchesIndexed(%s): the primary's %w", client.Kind(), err)
+			}
+			return keys, nil
+		})
+	}
+}
+
+func watchNATS[T entity.IEntity](
+	o *engine.Options, client entity.IEntityClient[T], name string, opts []SourceOption,
+	mapper func(*engine.Engine) (source.Mapper, error),
+) error {
+	so, err := natsSourceOptions[T](name, client.Kind(), opts)
+	if err != nil {
+		return err
+	}
+	if so.prune {
+		return fmt.Errorf("%s(%s): WithPrune is for Owns; what is only watched stays", name, client.Kind())
+	}
+	if err := so.onlyForOwned(); err != nil {
+		return fmt.Errorf("%s(%s): %w", name, client.Kind(), err)
+	}
+	o.Clients.Watch(client, client.EnginePort())
+	o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
+		keys, err := mapper(e)
+		if err != nil {
+			return nil, err
+		}
+		s := source.NewNATS(client, source.NATSConfig{
+			Role: "Watches", Owner: e.Kind, Late: so.optional, Joined: true, Changed: e.SourceHealth,
+			Resume: e.Resume, Traced: e.Traced(),
+		})
+		s.SetSink(e.EventsOf(s, e.Filtered(so.predicates), keys, OperationTertiary))
+		return s, nil
+	})
+	return nil
 }
 
 // WithSelfOwnership lets the client of the primary be one of those of Owns, so that primaries own primaries: an event
@@ -93,7 +124,7 @@ func WithSelfOwnership() Option {
 	}
 }
 
-func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, error) {
+func natsSourceOptions[T entity.IEntity](role, kind string, opts []SourceOption) (sourceOptions, error) {
 	so, err := applySourceOptions(opts)
 	if err != nil {
 		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
@@ -102,7 +133,7 @@ func natsSourceOptions(role, kind string, opts []SourceOption) (sourceOptions, e
 		return so, fmt.Errorf("%s(%s): WithDeleter is for Kubernetes sources; "+
 			"NATS entities are deleted through their client", role, kind)
 	}
-	if err := so.onlyForKube(); err != nil {
+	if err := errors.Join(so.onlyForKube(), fit(reflect.TypeFor[T](), so.predicates)); err != nil {
 		return so, fmt.Errorf("%s(%s): %w", role, kind, err)
 	}
 	return so, nil

@@ -20,11 +20,15 @@ type Stats struct {
 	Running, Workers int
 	LongestRunning   LongestRunning
 	// Ready is the number of keys that wait for a worker, by priority: live changes of primaries, changes of
-	// secondaries, and background work (initial list, resync, requeues). Delayed is the number of pending delays.
-	// OldestReady is how long the oldest ready key has waited.
+	// secondaries, and background work (initial list, resync, requeues). A Priority that has no name counts as the next
+	// one below it that has, and as background if there is none. Delayed is the number of pending delays.
+	// OldestReady is how long the oldest ready key has waited. Groups is how many groups have keys among them, with
+	// WithFairness. RateWaits counts keys that had to wait for WithRate though a worker was free.
 	Ready       [3]int
 	Delayed     int
 	OldestReady time.Duration
+	Groups      int
+	RateWaits   uint64
 	// Remembered is how much the controller keeps of single keys beside its caches: runs that are due or delayed,
 	// failures, deletes whose teardown is owed, and the like. It is 0 where all is reconciled and nothing waits.
 	Remembered int
@@ -176,7 +180,7 @@ func statsOf(e *engine.Engine) Stats {
 		ReconcileTime: time.Duration(c.ReconcileNanos.Load()),
 		Running:       int(c.Running.Load()), Workers: e.Workers(),
 		Delayed: queue.Delayed, OldestReady: queue.Oldest, Remembered: e.Remembered(),
-		Failing: failing, Parked: parked,
+		Groups: queue.Groups, RateWaits: e.RateWaits(), Failing: failing, Parked: parked,
 		Leading: e.Leads(), Terms: c.Terms.Load(),
 		BrakeEngaged: c.BrakeEngaged.Load(),
 		TornDown:     c.TornDown.Load(), Cascaded: c.Cascaded.Load(), Pruned: c.Pruned.Load(),
@@ -201,7 +205,7 @@ func statsOf(e *engine.Engine) Stats {
 		s.Ready[len(s.Ready)-1-prio] = depth
 	}
 	s.Brake = BrakeState(e.BrakeState())
-	if !s.Leading {
+	if !s.Leading && !e.Shares() {
 		s.forgetTerm()
 	}
 	s.Degraded = e.Health().Degraded()

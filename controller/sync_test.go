@@ -253,7 +253,7 @@ func TestNoReconcileBeforeEveryHandlerSawTheWholeInitialList(t *testing.T) {
 		w.run(c)
 		natstest.Eventually(t, "all but the last object were seen, and the primaries wait", func() bool {
 			n := c.engine.QueueCounts()
-			return mapped.Load() == 2*each-1 && n.Ready[queue.Background] == each-1 && n.Ready[queue.Live] == 1
+			return mapped.Load() == 2*each-1 && n.Ready[queue.BandBackground] == each-1 && n.Ready[queue.BandLive] == 1
 		})
 		if s := c.Stats(); s.Reconciles != 0 || s.Running != 0 || s.Leading {
 			t.Errorf("%d reconciles, %d running, leading %v, before the last object was seen", s.Reconciles, s.Running,

@@ -10,8 +10,9 @@ import (
 // WithOptions gives the runtime options of package controller, before Run: WithLeaseTiming, WithInstance, WithBackoff,
 // WithErrorPolicy, WithReconcileTimeout, WithCacheSyncTimeout, WithDebounce, WithBrakeWindow, WithOnBrake,
 // WithSweepDryRun, WithOnResult, WithOnSourceError, WithLogConstructor, WithReconcileAllOn, WithPrimary,
-// WithoutTeardown, WithSelfOwnership, WithObserver. It may be called several times; where two options say the same
-// thing the later one holds. An observer such as that of package metrics is told of the controller when Run begins.
+// WithoutTeardown, WithSelfOwnership, WithObserver, WithFairness, WithRate, WithRateLimiter. It may be called several
+// times; where two options say the same thing the later one holds. An observer such as that of package metrics is told
+// of the controller when Run begins.
 //
 // With WithGracePeriod Run waits that long for SyncHandler after the stop, and not without limit; then the context that
 // [ControllerRuntime.Context] gave ends, and what does not return is left behind, with an error.
@@ -55,6 +56,8 @@ func allowed(number int, opt controller.Option) controller.Option {
 			instead = "WithEventRecorder: the runtime has a recorder of its own; call Event"
 		case with.Proofs != nil:
 			instead = "WithOwnerProof: leave it away, since the runtime deletes nothing by itself"
+		case with.Plans:
+			instead = "WithPlan: SyncHandler has no context, so it would write in a plan, too"
 		case len(with.Sources) != len(o.Sources):
 			instead = "a source: give its client or informer to NewControllerRuntime"
 		}

@@ -63,7 +63,7 @@ func (s *handlerSink) Updated(ctx context.Context, oldObj, newObj metav1.Object)
 			return
 		}
 	}
-	if entity.OwnerIndexValueOf(oldObj) != entity.OwnerIndexValueOf(newObj) {
+	if !entity.SameOwner(oldObj, newObj) {
 		s.call(ctx, oldObj)
 	}
 	s.call(ctx, newObj)
@@ -175,7 +175,7 @@ func kumoriExternal(client external.IExternalClient, handle func(any)) controlle
 					sink.call(context.Background(), &apisource.Object{Resource: external.Resource{OwnerKey: owner}})
 				},
 			}
-			return s, e.APIs.Add(s)
+			return s, nil
 		})
 		return nil
 	}

@@ -4,6 +4,7 @@ package entity
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -118,4 +119,11 @@ func TestAllocationsOfTracesThatNobodyWants(t *testing.T) {
 	news := newHookSet().renew()
 	entry := natsinformer.Entry{Key: "site-1", Header: nats.Header{"traceparent": {"x"}}}
 	atMost(t, "a message without a listener", 0, func() { news.arrived("websites", entry) })
+}
+
+// TestAllocationsOfWhatCachesHold: 352 bytes are one of the sizes in which Go gives memory out; the next one is 384.
+func TestAllocationsOfWhatCachesHold(t *testing.T) {
+	if size := unsafe.Sizeof(recordCell{}); size > 352 {
+		t.Errorf("a record in the cache takes %d bytes, want at most 352", size)
+	}
 }

@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"errors"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"strings"
 	"time"
 
@@ -110,6 +111,10 @@ func (a *asyncWriter) wait(ctx context.Context, f *flight, patience time.Duratio
 func (b *bucket) putAsync(under context.Context, w write) (wait func(context.Context) (uint64, error)) {
 	if err := b.takesWrites(under, w.key); err != nil {
 		return func(context.Context) (uint64, error) { return 0, err }
+	}
+	if plan := dryrun.Of(under); plan != nil {
+		revision, err := b.planned(under, plan, w)
+		return func(context.Context) (uint64, error) { return revision, err }
 	}
 	if b.hook == nil {
 		return b.applyAsync(w)

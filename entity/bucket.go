@@ -69,6 +69,7 @@ type bucket struct {
 	ids      *writeIDs
 	async    *asyncWriter
 	hook     *writeHook // nil if there is no listener of writes
+	shows    *shown     // in plans
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
@@ -184,6 +185,9 @@ func (r refusal) refused() *apiError { return r.Error }
 
 // last reads the last message of a key from the stream's leader; nil if there is none.
 func (b *bucket) last(ctx context.Context, natsKey string) (*stored, error) {
+	if last, ok := b.plannedLast(ctx, natsKey); ok {
+		return last, nil
+	}
 	prefix, err := b.prefix(ctx)
 	if err != nil {
 		return nil, err
@@ -221,16 +225,19 @@ type streamInfo struct {
 	Consumers int
 	// Messages counts those of the key that was asked for.
 	Messages uint64
-	Config   jetstream.StreamConfig
+	// Keys are those that match what was asked for, also with the marker of a delete alone.
+	Keys   []string
+	Config jetstream.StreamConfig
 }
 
-// info reads the state of the stream. Unless natsKey is "", it counts the messages of that key.
+// info reads the state of the stream. Unless natsKey is "", it counts the messages of that key, which may have
+// wildcards.
 func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) {
 	var request []byte
-	var subject string
+	var subject, prefix string
 	if natsKey != "" {
-		prefix, err := b.prefix(ctx)
-		if err != nil {
+		var err error
+		if prefix, err = b.prefix(ctx); err != nil {
 			return nil, err
 		}
 		subject = prefix + natsKey
@@ -242,8 +249,12 @@ func (b *bucket) info(ctx context.Context, natsKey string) (*streamInfo, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the state of bucket %q: %w", b.name, err)
 	}
+	var keys []string
+	for found := range answer.State.Subjects {
+		keys = append(keys, strings.TrimPrefix(found, prefix))
+	}
 	return &streamInfo{
-		Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq,
+		Keys: keys, Created: answer.Created, Time: answer.Time, LastSeq: answer.State.LastSeq,
 		Messages: answer.State.Subjects[subject], Config: answer.Config, Consumers: answer.State.Consumers,
 	}, nil
 }

@@ -20,16 +20,21 @@ type bucketCheck struct {
 
 // checkBucket checks the settings of a bucket. connected is the version of the server that the client is connected to.
 func checkBucket(s jetstream.StreamConfig, cfg Config, name, connected string) (problems, warnings []string) {
-	c := bucketCheck{StreamConfig: s, name: name, stream: "KV_" + name, records: name != cfg.Bucket}
-	if kvstream.VersionBefore(connected, kvstream.TTLs) {
-		c.newer = fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s",
-			kvstream.TTLs, connected)
-	}
+	c := bucketCheck{StreamConfig: s, name: name, stream: "KV_" + name, records: name != cfg.Bucket,
+		newer: needsTTLs(connected)}
 	c.checkSubjects()
 	c.checkRemovals()
 	c.checkWrites()
 	c.checkMarkers()
 	return c.problems, c.warnings
+}
+
+// needsTTLs is what to add to an advice that needs TTLs of messages; "" if the connected server has them.
+func needsTTLs(connected string) string {
+	if !kvstream.VersionBefore(connected, kvstream.TTLs) {
+		return ""
+	}
+	return fmt.Sprintf(", which needs nats-server %s or newer: the connected one is %s", kvstream.TTLs, connected)
 }
 
 func (c *bucketCheck) bad(format string, args ...any) {

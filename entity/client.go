@@ -66,11 +66,22 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 	if err != nil {
 		return nil, err
 	}
+	indexes, err := newIndexes[T](cfg)
+	if err != nil {
+		return nil, err
+	}
 	ids := newWriteIDs()
 	async := newAsyncWriter(js.Conn())
 	c := &Client[T]{js: js, cfg: cfg, keys: keys, codec: codec,
 		documents: newBucket(js, cfg.Bucket, ids, async), async: async, hooks: newHookSet(),
-		shared: newSharing[T](cfg.StatusBucket)}
+		shared: newSharing(cfg.StatusBucket, indexes)}
+	if cfg.OnlyMetadata {
+		t, err := onlyMetadata(codec)
+		if err != nil {
+			return nil, err
+		}
+		c.shared.transform.Store(t)
+	}
 	settings, warnings, err := openOrLater(ctx, js, c.documents, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
@@ -81,6 +92,7 @@ func NewClient[T IEntity](ctx context.Context, js jetstream.JetStream, cfg Confi
 		return nil, fmt.Errorf("entity: %w", err)
 	}
 	c.documents.hook = newWriteHook(cfg, keys, cfg.Bucket, room)
+	c.documents.shows = &shown{kind: cfg.Kind, keys: keys, secrets: codec.secrets}
 	if c.cfg.MaxDocumentBytes, err = documentLimit(cfg, settings, maxPayload(js, cfg), cfg.Bucket); err != nil {
 		return nil, fmt.Errorf("entity: %w", err)
 	}
@@ -118,6 +130,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	keys := c.keys
 	keys.bucket = b.name
 	b.hook = newWriteHook(c.cfg, keys, b.name, limit)
+	b.shows = &shown{kind: c.cfg.Kind, keys: keys, records: true}
 	c.records = &Records{
 		bucket: b, js: c.js, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, secrets: c.codec.secrets,
 		recent: newRecordLRU(), echoes: newEchoes(),
@@ -203,8 +216,8 @@ func (c *Client[T]) CreateWith(ctx context.Context, obj T, opts ...WriteOption) 
 	}
 	if IsTransformed(obj) {
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through a transform of an "+
-			"informer, so it may lack members, which would be lost: create what Get, or the LastKnown of a "+
-			"controller, returned")
+			"informer (SetTransform, or Config.OnlyMetadata), so it may lack members, which would be lost: create "+
+			"what Get, or the LastKnown of a controller, returned")
 	}
 	if err := c.checkFinalizers(d.key, d.sent.GetFinalizers(), nil); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
+	"github.com/nagi-runtime/nagi/internal/mergediff"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,8 +19,10 @@ import (
 
 // internalAnnotations are never written, and ignored in documents that have them. Earlier versions set the first one on
 // objects that they had read. natsinformer sets the second one on the objects of delete handlers, and such an object
-// may be created again. The third one is of what is read, too.
-var internalAnnotations = []string{"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation}
+// may be created again. The others are of what is read, too.
+var internalAnnotations = []string{
+	"nagi/status-revision", "natsinformer.nagi/deletion", ExpiresAnnotation, DocumentHashAnnotation,
+}
 
 // codec turns documents into entities and back, with the semantics of encoding/json, but for whole numbers in
 // interfaces: see jsonshape.Coder.
@@ -281,7 +284,7 @@ func setRevision(obj metav1.Object, revision uint64) {
 
 // encode makes the document of obj for a key, with only what the user may set, and returns the copy that it encoded.
 func (c *codec[T]) encode(obj T, key string) (document []byte, sent T, err error) {
-	sent = obj.DeepCopyObject().(T)
+	sent = mergediff.CopyOf(obj)
 	c.clean(sent)
 	document, err = c.documentOf(sent, key)
 	return document, sent, err

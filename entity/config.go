@@ -116,6 +116,14 @@ type Config struct {
 	// Strict says what becomes of documents with members that T does not define, and of other mistakes that a document
 	// can have and still decode; see Strictness. The zero value is StrictWarn.
 	Strict Strictness
+	// Indexes find the entities in the cache by what they have in common; WithIndex makes one.
+	Indexes []Index
+	// OnlyMetadata has the cache keep of each document no more than its metadata, and a hash of the rest
+	// (DocumentHashAnnotation). It is for secondaries, of which the runtime reads nothing else: a controller refuses
+	// such a client for its primaries. Lister, handlers, predicates and Indexes get objects whose other members are
+	// zero. Get and List read the whole live, and so does CreateOrUpdate, with one request, before it changes anything;
+	// Update keeps what the cache has left out. It takes the place of SetTransform. The zero value keeps all.
+	OnlyMetadata bool
 	// OnWrite is called before each message that the client sends for a document or a record, with the context of the
 	// call that writes it, and adds headers to the message, such as traceparent; package traces has one. It returns nil
 	// for none. done, if not nil, is called once, with what came of the message; a conflict that the client settles

@@ -90,7 +90,7 @@ func (c *Client[T]) deleteIf(ctx context.Context, key string, w write) error {
 
 // forget shows an own delete in the listers of the clients that share the cache.
 func (c *Client[T]) forget(ctx context.Context, key string, marker sequence) {
-	if d := c.runningDocuments(); d != nil {
+	if d := c.runningDocuments(); d != nil && !marker.isPlanned() {
 		d.writes.delete(ctx, key, marker)
 	}
 }

@@ -23,7 +23,10 @@ func (c Config) Differences(other Config) (fields []string) {
 			}
 			continue
 		}
-		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+		if name == "Indexes" && !slices.EqualFunc(c.Indexes, other.Indexes, Index.looksLike) {
+			fields = append(fields, name)
+		}
+		if name != "Indexes" && !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
 			fields = append(fields, name)
 		}
 	}

@@ -81,7 +81,8 @@
 //
 // # Documents that expire
 //
-// CreateWith, UpdateWith and PatchWith take WithTTL, which sets how long a document lasts from now on, and WithoutTTL.
+// CreateWith, UpdateWith and PatchWith take WithTTL, which sets how long a document lasts from now on, and WithoutTTL;
+// so does CreateOrUpdateWith of package controller. The example of WithTTL shows a lease that is renewed.
 // The TTL may also be that of another program (Nats-TTL, jetstream.KeyTTL). Update, Patch and CreateOrUpdate keep what
 // is left of it. A document that is restored gets what is left, too. Objects that were read show when they end in the
 // annotation ExpiresAnnotation, see ExpiresAt; it is never written into the document. To a controller the end is a
@@ -109,6 +110,12 @@
 // from the leader before it writes. The record of a primary has the whole document; the client keeps up to 16 MiB of
 // those that the cache has read last for it, and else asks the leader. But a change of what is left out is not noticed:
 // predicates and CreateOrUpdate compare what the cache has.
+//
+// Config.OnlyMetadata is a transform that is ready: it leaves the metadata, and a hash of the rest.
+//
+// The objects of a cache share equal labels and annotations. Do not change them in a handler; what a lister returns is
+// a copy. Of what names an owner, and of all with OnlyMetadata, the cache holds a packed form: each handler, and each
+// read of the store, gets another object, so compare their keys and revisions, not pointers.
 //
 // # Metadata
 //

@@ -59,6 +59,9 @@ func (c *Client[T]) wrote(ctx context.Context, obj T, d draft[T], revision uint6
 // remember shows an own write in the listers of the clients that share the cache, and to what observes ctx. The caller
 // must not change sent any more.
 func (c *Client[T]) remember(ctx context.Context, key string, sent T, at sequence) {
+	if at.isPlanned() {
+		return
+	}
 	ownwrites.Tell(ctx, c.cfg.Bucket, sent)
 	if d := c.runningDocuments(); d != nil {
 		d.wrote(ctx, key, at, sent)

@@ -2,6 +2,7 @@ package entity
 
 import (
 	"context"
+	"iter"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -22,11 +23,24 @@ type EnginePort[T IEntity] interface {
 	// Start adds a user of the caches; the first one starts the informers of documents and records. stop removes the
 	// user, and the last one stops them. stop may be called more than once.
 	Start() (stop func(), err error)
+	// Warm is Start by a user who keeps the caches for others: for those that are yet to come, and between two of them.
+	// retire removes that user where no other is left, if there was one since Warm, or if unused is true, and says
+	// whether it did; if not, it may be called again. Then the client is as one that was never started: a lister that
+	// is read all the same starts it again.
+	Warm() (retire func(unused bool) (retired bool), err error)
 	// Subscribe registers callbacks for news that event handlers do not get; cancel removes them.
 	Subscribe(Hooks) (cancel func())
 	// Confirm asks the leader whether a key exists, for decisions that delete. It fails while the leader's last
 	// sequence is behind the informer's cursor.
 	Confirm(ctx context.Context, key string) (Presence, error)
+	// CheckIndex returns an error if the client has no index of that name. It does not talk to the server.
+	CheckIndex(name string) error
+	// KeysByIndex returns the keys of the documents that the cache has under a value of an index, own writes included.
+	// It does not wait for the cache. It does not talk to the server.
+	KeysByIndex(name, value string) ([]string, error)
+	// CachedDocuments iterates over the documents that the cache has when it begins, without own writes, in no order.
+	// They are shared. It does not wait for the cache. It does not talk to the server.
+	CachedDocuments() iter.Seq[T]
 	// StreamState asks the leader of the documents' stream.
 	StreamState(ctx context.Context) (StreamState, error)
 
@@ -65,6 +79,9 @@ func (c *Client[T]) EnginePort() EnginePort[T] { return enginePort[T]{c} }
 
 // enginePort adds to the methods of a client those that are of no use to its users.
 type enginePort[T IEntity] struct{ *Client[T] }
+
+// CachedDocuments implements EnginePort.
+func (p enginePort[T]) CachedDocuments() iter.Seq[T] { return p.generation().documents.each() }
 
 // Cache implements EnginePort.
 func (p enginePort[T]) Cache() any { return p.shared }

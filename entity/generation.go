@@ -29,7 +29,8 @@ type generation[T IEntity] struct {
 	running atomic.Bool
 	began   time.Time // set before running
 	synced  atomic.Bool
-	users   int // guarded by shared.mu
+	users   int  // guarded by shared.mu
+	visited bool // there were several users at once; guarded by shared.mu
 	cancel  context.CancelFunc
 	ctx     context.Context // ends with the generation; its goroutines are counted in wg
 	wg      sync.WaitGroup
@@ -195,6 +196,7 @@ func (g *generation[T]) start() (stop func(), err error) {
 func (g *generation[T]) use() (stop func()) {
 	g.client.started = true
 	g.users++
+	g.visited = g.visited || g.users > 1
 	if g.users == 1 {
 		g.run()
 	}

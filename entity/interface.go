@@ -21,15 +21,24 @@ type IEntityClient[T IEntity] interface {
 	Get(ctx context.Context, key string) (T, error)
 	// List reads all documents and statuses live.
 	List(ctx context.Context) ([]T, error)
+	// ListMatching is List of the entities that the options choose.
+	ListMatching(ctx context.Context, o ListOptions) ([]T, error)
 	// Record reads the record of a key live. IsNotFound if it has none.
 	Record(ctx context.Context, key string) (*Record, error)
 	// Create writes a new document and sets obj's resourceVersion. IsAlreadyExists if the key has a document.
 	Create(ctx context.Context, obj T) error
+	// CreateWith is Create with options, such as WithTTL. Helpers call it where they have any, else Create; so it is
+	// with UpdateWith and PatchWith.
+	CreateWith(ctx context.Context, obj T, opts ...WriteOption) error
 	// Update replaces the document if it is at obj's resourceVersion, and sets the new one. It never touches status,
 	// and keeps the members of objects that T does not know.
 	Update(ctx context.Context, obj T) error
+	// UpdateWith is Update with options.
+	UpdateWith(ctx context.Context, obj T, opts ...WriteOption) error
 	// Patch applies an RFC 7386 merge patch to the stored JSON by compare-and-set. Unknown fields survive.
 	Patch(ctx context.Context, key string, mergePatch []byte) error
+	// PatchWith is Patch with options.
+	PatchWith(ctx context.Context, key string, mergePatch []byte, opts ...WriteOption) error
 	// UpdateStatus writes obj's status to the record. It conflicts only with another writer of status.
 	UpdateStatus(ctx context.Context, obj T) error
 	// Delete puts a marker that expires. IsNotFound if there is no document.
@@ -51,6 +60,10 @@ type Lister[T IEntity] interface {
 	List(selector labels.Selector) ([]T, error)
 	// OwnedBy returns the entities that name this kind and key as their owner, in annotations or else in labels.
 	OwnedBy(kind, key string) ([]T, error)
+	// ByIndex returns the entities that have a value in one of the client's Config.Indexes.
+	ByIndex(index, value string) ([]T, error)
+	// ListMatching returns the entities that the options choose.
+	ListMatching(o ListOptions) ([]T, error)
 }
 
 // Presence says whether a key has a document, as its leader knows.

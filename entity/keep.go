@@ -61,7 +61,7 @@ func (c *Client[T]) oddityOf(key, natsKey string, revision uint64) (odd *oddity,
 	if d == nil {
 		return nil, false
 	}
-	if _, cached, found := d.lookup(key); !found || cached != revision {
+	if cached, found := d.revisionOf(key); !found || cached != revision {
 		return nil, false
 	}
 	odd, _ = c.shared.oddities.of(natsKey, revision) // it may just have been read
@@ -131,6 +131,9 @@ func typeOf(document []byte) (t metav1.TypeMeta) {
 // noteOddity notes what is odd about a revision that was read from the server, or written there. cached says that it is
 // the cache that has read it.
 func (c *Client[T]) noteOddity(natsKey string, revision uint64, odd *oddity, cached bool) {
+	if isPlanned(revision) {
+		return
+	}
 	if odd == nil {
 		c.shared.oddities.notePlain(natsKey, revision, cached)
 		return

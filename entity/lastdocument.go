@@ -115,6 +115,18 @@ func (c *Client[T]) originalOf(ctx context.Context, key, natsKey string, revisio
 // IsInvalid if the document does not decode into the entity of that key. To put the LastDocument of a record back, use
 // PrepareRestore, which writes over nothing.
 func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []byte) (revision uint64, err error) {
+	return c.CreateDocumentWith(ctx, key, document)
+}
+
+// CreateDocumentWith is CreateDocument with options, such as WithTTL. The document is there with its TTL from the
+// beginning.
+func (c *Client[T]) CreateDocumentWith(
+	ctx context.Context, key string, document []byte, opts ...WriteOption,
+) (revision uint64, err error) {
+	o, err := c.writeOptions(key, opts)
+	if err != nil {
+		return 0, err
+	}
 	natsKey, err := c.keys.toNATS(key)
 	if err != nil {
 		return 0, err
@@ -126,17 +138,21 @@ func (c *Client[T]) CreateDocument(ctx context.Context, key string, document []b
 	if err := c.checkSize(key, document); err != nil {
 		return 0, err
 	}
-	before := c.moment()
-	revision, err = c.documents.create(ctx, write{key: natsKey, value: bytes.Clone(document)})
+	d := draft[T]{key: key, natsKey: natsKey, data: bytes.Clone(document), sent: sent, before: c.moment()}
+	if err := c.setLifetime(ctx, &d, o); err != nil {
+		return 0, err
+	}
+	revision, err = c.documents.create(ctx, write{key: natsKey, value: d.data, lasts: d.lasts})
 	if conflict, ok := errors.AsType[*casError](err); ok {
 		return 0, newAlreadyExists(c.cfg.Kind, c.cfg.Bucket, key, conflict.actual.live().revision())
 	}
 	if err != nil {
 		return 0, err
 	}
-	c.noteOddity(natsKey, revision, odd, false)
+	c.noteOddity(natsKey, revision, odd.expiring(d.expires), false)
 	setRevision(sent, revision)
-	c.remember(ctx, key, sent, sequence{revision, before})
+	showExpiry(sent, d.expires)
+	c.remember(ctx, key, sent, sequence{revision, d.before})
 	return revision, nil
 }
 
@@ -151,7 +167,7 @@ func (r *Records) LastDocumentLacks(rec *Record) string {
 	case len(rec.LastDocument) == 0:
 		return fmt.Sprintf("the record has no last document: it was larger than Config.LastDocumentLimit (%d bytes), "+
 			"did not fit into the record, was never reconciled, or was replaced before it could be read past the "+
-			"informer's transform", max(r.cfg.LastDocumentLimit, 0))
+			"informer's transform (SetTransform, or Config.OnlyMetadata)", max(r.cfg.LastDocumentLimit, 0))
 	case r.secrets != nil || r.status.mayLack(rec.LastDocument):
 		return fmt.Sprintf("the last document in the record comes without the fields of %s that are secret "+
 			"(Config.SecretFields, or their tag)", r.cfg.Kind)

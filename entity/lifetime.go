@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,9 +17,6 @@ import (
 // A document may have a TTL, which its writer sets with the message (Nats-TTL). It is of that message, so a typed write
 // has to set what is left of it. NATS counts in whole seconds: each write makes the document last for a part of one
 // longer, and one that is written often would never expire. So each says in a header of its own when it is to end.
-
-// expiresHeader is when a document is to expire, as RFC 3339, where its TTL says the next whole second.
-const expiresHeader = "Nagi-Expires"
 
 // ExpiresAnnotation is where an object that was read from a document with a TTL says when it ends, as RFC 3339, or
 // "never" where the document outlives the age limit of its bucket. Get, List, listers and handlers show it; see
@@ -65,7 +63,7 @@ func (l lifetime) tell(header nats.Header) {
 		header[jetstream.MsgTTLHeader] = []string{l.ttl}
 	}
 	if !l.at.IsZero() {
-		header[expiresHeader] = []string{l.at.UTC().Format(time.RFC3339Nano)}
+		header[kvstream.ExpiresHeader] = []string{l.at.UTC().Format(time.RFC3339Nano)}
 	}
 }
 
@@ -94,11 +92,7 @@ func expiryOf(e natsinformer.Entry) int64 {
 	case at.IsZero():
 		return 0
 	}
-	said, err := time.Parse(time.RFC3339Nano, e.Header.Get(expiresHeader))
-	if err == nil && !said.After(at) && at.Sub(said) < 2*time.Second { // the message takes a part of it
-		at = said
-	}
-	return at.UnixNano()
+	return kvstream.MeantExpiry(e.Header, at).UnixNano()
 }
 
 // formatExpiry is an oddity.expires as a record has it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
@@ -95,32 +96,34 @@ func (l lister[T]) Get(key string) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	obj, found, err := g.get(key)
+	item, found, err := g.getHeld(key)
 	if err != nil {
 		return none, err
 	}
 	if !found {
 		return none, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	}
-	return g.join(obj, key), nil
+	return g.joinHeld(item, key), nil
 }
 
-// get returns the shared document of a key, as cached or as this process wrote it since. The error is IsInvalid.
-func (g *generation[T]) get(key string) (obj T, found bool, err error) {
-	obj, revision, found, refused := g.documents.look(key)
+// getHeld returns the shared document of a key, as the cache holds it, or as this process wrote it since. The error is
+// IsInvalid.
+func (g *generation[T]) getHeld(key string) (item any, found bool, err error) {
+	item, revision, found, refused := g.documents.lookHeld(key)
 	if refused != nil {
-		return obj, true, refused
+		return item, true, refused
 	}
 	if state, invalid := g.documents.news.invalid.get(key); invalid && revision < state.revision &&
 		!g.documents.isAhead(key) {
-		return obj, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
+		return item, true, newInvalid(g.client.cfg.Kind, g.client.cfg.Bucket, key, "document",
 			fmt.Sprintf("revision %d: %v", state.revision, state.err))
 	}
-	return obj, found, nil
+	return item, found, nil
 }
 
-// lookup is get, but returns the last good version of an invalid document. It reads own writes before the store: a
-// write that the overlay has dropped by then is in the store. The revision is that of the document or of an own delete.
+// lookup is getHeld of an unpacked document, but returns the last good version of an invalid one. It reads own writes
+// before the store: a write that the overlay has dropped by then is in the store. The revision is that of the document
+// or of an own delete.
 func (g *generation[T]) lookup(key string) (obj T, revision uint64, found bool) {
 	return g.documents.lookup(key)
 }
@@ -132,19 +135,34 @@ func (d *documentCache[T]) lookup(key string) (obj T, revision uint64, found boo
 
 // look is lookup, and says why the cache will not take an own write.
 func (d *documentCache[T]) look(key string) (obj T, revision uint64, found bool, refused error) {
+	item, revision, found, refused := d.lookHeld(key)
+	obj, _ = d.unpack(item).(T)
+	return obj, revision, found, refused
+}
+
+// revisionOf is lookup for who needs no object.
+func (d *documentCache[T]) revisionOf(key string) (revision uint64, found bool) {
+	_, revision, found, _ = d.lookHeld(key)
+	return revision, found
+}
+
+// lookHeld is look without unpacking what the cache holds.
+func (d *documentCache[T]) lookHeld(key string) (item any, revision uint64, found bool, refused error) {
 	own, written := d.writes.Get(key)
-	item, exists, err := d.informer.GetStore().GetByKey(key)
+	item, exists, err := d.held.GetStore().GetByKey(key)
 	if exists && err == nil {
-		obj, found = item.(T)
+		switch held := item.(type) {
+		case *packed:
+			revision, found = uint64(held.GetGeneration()), true
+		case T:
+			revision, found = uint64(held.GetGeneration()), true
+		}
 	}
-	if found {
-		revision = uint64(obj.GetGeneration())
-	}
-	if !written || revision > own.revision && !own.isAheadOf(d.informer) {
-		return obj, revision, found, nil
+	if !written || revision > own.revision && !own.isAheadOf(d.held) {
+		return item, revision, found, nil
 	}
 	if own.refused != nil {
-		return obj, own.revision, found, own.refused
+		return item, own.revision, found, own.refused
 	}
 	return own.value, own.revision, !own.deleted, nil
 }
@@ -152,7 +170,23 @@ func (d *documentCache[T]) look(key string) (obj T, revision uint64, found bool,
 // isAhead reports whether this process wrote the key in a stream that the cache does not show yet.
 func (d *documentCache[T]) isAhead(key string) bool {
 	own, written := d.writes.Get(key)
-	return written && own.isAheadOf(d.informer)
+	return written && own.isAheadOf(d.held)
+}
+
+// joinHeld is join of what the cache holds. What is packed gets its labels and annotations after it was copied.
+func (g *generation[T]) joinHeld(item any, key string) T {
+	held, is := item.(*packed)
+	if !is {
+		return g.join(item.(T), key)
+	}
+	bare, is := held.IEntity.(T)
+	if !is {
+		return g.join(g.documents.unpack(item).(T), key)
+	}
+	out := g.join(bare, key)
+	meta := g.documents.packer.metaOf(out)
+	meta.Labels, meta.Annotations = held.GetLabels(), held.GetAnnotations()
+	return out
 }
 
 func (g *generation[T]) join(obj T, key string) T {
@@ -168,33 +202,31 @@ func (g *generation[T]) join(obj T, key string) T {
 
 // List returns the entities whose labels match. A key whose document does not decode has its last good version.
 func (l lister[T]) List(selector labels.Selector) ([]T, error) {
+	return l.ListMatching(ListOptions{Labels: selector})
+}
+
+// ByIndex returns the entities that have the value in the index.
+func (l lister[T]) ByIndex(index, value string) ([]T, error) {
+	return l.ListMatching(ListOptions{Index: index, Value: value})
+}
+
+// ListMatching returns the entities that the options choose. It looks at all, unless an index is given.
+func (l lister[T]) ListMatching(o ListOptions) ([]T, error) {
+	if err := l.client.checkListOptions(o); err != nil {
+		return nil, err
+	}
 	g, err := l.client.ready()
 	if err != nil {
 		return nil, err
 	}
-	own := g.writes.Keys() // before the store is listed; lookup says why
-	stored := g.docs.GetStore().List()
-	out := make([]T, 0, len(stored))
-	add := func(obj T, key string) {
-		if selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels())) {
+	documents := g.documents.all()
+	if o.Index != "" {
+		documents = g.documents.by(o.Index, o.Value)
+	}
+	out := []T{}
+	for key, obj := range documents {
+		if o.matches(obj) {
 			out = append(out, g.join(obj, key))
-		}
-	}
-	for _, item := range stored {
-		key, err := cache.MetaNamespaceKeyFunc(item)
-		if err != nil {
-			return nil, err
-		}
-		if _, written := own[key]; written {
-			continue // added below
-		}
-		if obj, ok := item.(T); ok {
-			add(obj, key)
-		}
-	}
-	for key := range own {
-		if obj, _, found := g.lookup(key); found {
-			add(obj, key)
 		}
 	}
 	return out, nil
@@ -206,29 +238,41 @@ func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	var candidates []string
-	values := OwnerIndexValues(kind, key)
-	for _, value := range values {
-		candidates = append(candidates, g.writes.Group(value)...) // before the store; lookup says why
-	}
-	for _, value := range values {
-		indexed, err := g.docs.GetIndexer().IndexKeys(OwnerIndex, value)
-		if err != nil {
-			return nil, fmt.Errorf("index %q of kind %s: %w", OwnerIndex, l.client.cfg.Kind, err)
-		}
-		candidates = append(candidates, indexed...)
-	}
-	out := make([]T, 0, len(candidates))
-	seen := make(map[string]bool, len(candidates))
-	for _, name := range candidates {
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
+	out := []T{}
+	mayBe := func(name string) bool { return g.documents.mayBeOwned(name, kind, key) }
+	for _, name := range g.documents.keysBy(OwnerIndex, mayBe, OwnerIndexValues(kind, key)...) {
 		// An own write may have deleted it or changed its owner.
 		if obj, _, found := g.lookup(name); found && IsOwnedBy(obj, kind, key) {
 			out = append(out, g.join(obj, name))
 		}
 	}
 	return out, nil
+}
+
+// mayBeOwned spares the sorting and unpacking of the objects that others own under the same value of the index.
+func (d *documentCache[T]) mayBeOwned(name, kind, key string) bool {
+	if _, written := d.writes.Get(name); written {
+		return true
+	}
+	item, _, _ := d.held.GetStore().GetByKey(name)
+	held, is := item.(*packed)
+	return !is || IsOwnedBy(held, kind, key)
+}
+
+// all are the documents, own writes included, by key. They are shared.
+func (d *documentCache[T]) all() iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) {
+		own := d.writes.Keys() // before the store is listed; lookup says why
+		for obj := range d.each() {
+			key := cache.MetaObjectToName(obj).String()
+			if _, written := own[key]; !written && !yield(key, obj) {
+				return
+			}
+		}
+		for key := range own {
+			if obj, _, found := d.lookup(key); found && !yield(key, obj) {
+				return
+			}
+		}
+	}
 }

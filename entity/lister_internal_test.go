@@ -33,7 +33,7 @@ func TestAnOwnWriteHidesNothingNewerThatTheStoreHas(t *testing.T) {
 			ok(t, records.store.Add(record(stored)))
 		}
 		writes := newOverlay[*thing](docs, nil)
-		g := &generation[*thing]{documents: &documentCache[*thing]{informer: docs, writes: writes}, writes: writes}
+		g := &generation[*thing]{documents: &documentCache[*thing]{held: docs, informer: docs, writes: writes}, writes: writes}
 		r := &recordCache{store: records, writes: newOverlay[*RecordObject](records, nil)}
 
 		g.writes.put(t.Context(), "k", sequence{revision: own}, document(own))

@@ -77,16 +77,15 @@ func natsKeyOf(key string) string { return strings.Replace(key, "/", ".", 1) }
 // hasValue reports whether it is neither a delete nor refused.
 func (w ownWrite[V]) hasValue() bool { return !w.deleted && w.refused == nil }
 
-// newOverlay makes an overlay over an informer. groupOf names the group of a value, "" for none; it may be nil. A
-// delete has no group.
-func newOverlay[V any](informer natsinformer.Informer, groupOf func(V) string) *overlay[V] {
+// newOverlay makes an overlay over an informer. groupsOf names the groups of a value; it may be nil. A delete has none.
+func newOverlay[V any](informer natsinformer.Informer, groupsOf func(V) []string) *overlay[V] {
 	cfg := ownwrites.Config[ownWrite[V]]{Cache: overlaidCache[V]{informer}, TTL: overlayTTL}
-	if groupOf != nil {
-		cfg.GroupOf = func(w ownWrite[V]) string {
+	if groupsOf != nil {
+		cfg.GroupsOf = func(w ownWrite[V]) []string {
 			if !w.hasValue() {
-				return ""
+				return nil
 			}
-			return groupOf(w.value)
+			return groupsOf(w.value)
 		}
 	}
 	return &overlay[V]{Overlay: ownwrites.NewOverlay(cfg), informer: informer}

@@ -143,7 +143,7 @@ func TestOfTwoOwnWritersTheLaterRevisionWins(t *testing.T) {
 				"in order": {c.earlier, c.later}, "crossed": {c.later, c.earlier},
 			} {
 				informer := &followed{cursor: 6}
-				o := newOverlay(informer, func(v string) string { return v })
+				o := newOverlay(informer, func(v string) []string { return []string{v} })
 				for _, w := range writes {
 					write(t, o, w)
 				}
@@ -191,7 +191,7 @@ func TestAnOwnWriteToANewStreamTakesThePlaceOfAHigherRevisionOfTheOneBefore(t *t
 
 func TestAnOverlayKeepsNothingThatTheCacheHas(t *testing.T) {
 	informer := &followed{}
-	o := newOverlay(informer, func(v string) string { return v })
+	o := newOverlay(informer, func(v string) []string { return []string{v} })
 	for revision := range uint64(1000) {
 		o.put(t.Context(), string(rune('a'+revision%7)), sequence{revision: revision + 1}, "group")
 		informer.cursor = revision // one behind

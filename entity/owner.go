@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +47,7 @@ var (
 	runtimeAnnotations = []string{
 		OwnerKindAnnotation, OwnerKeyAnnotation, OwnerInstanceAnnotation, OwnerRevisionAnnotation,
 		OwnerStatusBucketAnnotation, OwnerProofAnnotation, SuspendAnnotation, SuspendReasonAnnotation,
-		DeletionPolicyAnnotation, ExpiresAnnotation,
+		DeletionPolicyAnnotation, ExpiresAnnotation, DocumentHashAnnotation,
 	}
 	runtimeLabels = []string{OwnerKindLabel, OwnerKeyLabel, OwnerInstanceLabel}
 )
@@ -51,15 +55,35 @@ var (
 // OwnerIndex is the index by owner on the informers of clients. OwnerIndexValues says under which values to look.
 const OwnerIndex = "nagi/owner"
 
-// OwnerIndexValue is the value of OwnerIndex for the secondaries whose annotations name this kind and key.
-func OwnerIndexValue(kind, key string) string { return kind + "/" + key }
+// ownerIndexValues are all values of OwnerIndex, one behind the other: 8,192 of four hexadecimal digits. An index
+// keeps a set for each of its values, and one for each owner would be as large as a small document.
+var ownerIndexValues = sync.OnceValue(func() string {
+	all := make([]byte, 0, ownerIndexSize*4)
+	for i := range ownerIndexSize {
+		all = fmt.Appendf(all, "%04x", i)
+	}
+	return string(all)
+})
+
+const ownerIndexSize = 1 << 13
+
+var ownerIndexSeed = maphash.MakeSeed()
+
+// OwnerIndexValue is the value of OwnerIndex for the secondaries whose annotations name this kind and key. It is one of
+// 8,192 in this process, so those of other owners may have it, too: IsOwnedBy tells.
+func OwnerIndexValue(kind, key string) string {
+	hash := maphash.String(ownerIndexSeed, kind) ^ bits.RotateLeft64(maphash.String(ownerIndexSeed, key), 1)
+	i := hash % ownerIndexSize * 4
+	return ownerIndexValues()[i : i+4]
+}
 
 // OwnerIndexValues are the values of OwnerIndex under which the secondaries of this kind and key are: the second, if
 // there is one, is for those that name a hash of the key in labels alone. IsOwnedBy tells whether one that is found is
 // really theirs.
 func OwnerIndexValues(kind, key string) []string {
 	values := []string{OwnerIndexValue(kind, key)}
-	if hashed := OwnerIndexValue(OwnerLabelValue(kind), OwnerLabelValue(key)); hashed != values[0] {
+	hashedKind, hashedKey := OwnerLabelValue(kind), OwnerLabelValue(key)
+	if hashed := OwnerIndexValue(hashedKind, hashedKey); hashed != values[0] {
 		values = append(values, hashed)
 	}
 	return values
@@ -68,21 +92,43 @@ func OwnerIndexValues(kind, key string) []string {
 // OwnerIndexValueOf returns the value of OwnerIndex that obj has; "" if it names no owner. Labels count where the
 // annotations are gone.
 func OwnerIndexValueOf(obj metav1.Object) string {
-	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
-	kind := cmp.Or(annotations[OwnerKindAnnotation], labels[OwnerKindLabel])
-	key := cmp.Or(annotations[OwnerKeyAnnotation], labels[OwnerKeyLabel])
+	kind, key := ownerNamed(obj)
 	if kind == "" || key == "" {
 		return ""
 	}
 	return OwnerIndexValue(kind, key)
 }
 
+// SameOwner reports whether two objects name the same owner, or both none, in their annotations, or where those are
+// gone in their labels.
+func SameOwner(a, b metav1.Object) bool {
+	aKind, aKey := ownerNamed(a)
+	bKind, bKey := ownerNamed(b)
+	return aKind == bKind && aKey == bKey || (aKind == "" || aKey == "") && (bKind == "" || bKey == "")
+}
+
+func ownerNamed(obj metav1.Object) (kind, key string) {
+	return cmp.Or(marksOn(obj, OwnerKindAnnotation, OwnerKindLabel)),
+		cmp.Or(marksOn(obj, OwnerKeyAnnotation, OwnerKeyLabel))
+}
+
+// marksOn looks one annotation and one label up.
+func marksOn(obj metav1.Object, ofAnnotation, ofLabel string) (annotation, label string) {
+	if held, is := obj.(*packed); is { // which would make a map for each
+		return held.annotation(ofAnnotation), held.label(ofLabel)
+	}
+	return obj.GetAnnotations()[ofAnnotation], obj.GetLabels()[ofLabel]
+}
+
 // IsOwnedBy reports whether obj names this kind and key as its owner, of any installation. Where an annotation is gone
 // the label counts.
 func IsOwnedBy(obj metav1.Object, kind, key string) bool {
-	annotations, labels := obj.GetAnnotations(), obj.GetLabels()
-	return names(annotations[OwnerKindAnnotation], labels[OwnerKindLabel], kind) &&
-		names(annotations[OwnerKeyAnnotation], labels[OwnerKeyLabel], key)
+	byAnnotation, byLabel := marksOn(obj, OwnerKeyAnnotation, OwnerKeyLabel)
+	if !names(byAnnotation, byLabel, key) {
+		return false
+	}
+	byAnnotation, byLabel = marksOn(obj, OwnerKindAnnotation, OwnerKindLabel)
+	return names(byAnnotation, byLabel, kind)
 }
 
 // names reports whether an annotation, or where it is gone a label, stands for a value.
@@ -191,16 +237,4 @@ func isPlain(value string) bool {
 		}
 	}
 	return value != "" && len(value) <= content.LabelValueMaxLength && value[0] != '-' && value[len(value)-1] != '-'
-}
-
-// ownerIndexFunc indexes by owner.
-func ownerIndexFunc(obj any) ([]string, error) {
-	m, ok := obj.(metav1.Object)
-	if !ok {
-		return nil, nil
-	}
-	if value := OwnerIndexValueOf(m); value != "" {
-		return []string{value}, nil
-	}
-	return nil, nil
 }

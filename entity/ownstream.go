@@ -92,7 +92,7 @@ func (s sequence) positionIn(informer natsinformer.Informer) position {
 // moment returns what the cache of documents shows now.
 func (c *Client[T]) moment() moment {
 	if d := c.runningDocuments(); d != nil {
-		return momentOf(d.informer)
+		return momentOf(d.held)
 	}
 	return moment{}
 }

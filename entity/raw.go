@@ -28,7 +28,8 @@ func (c *Client[T]) PutRaw(ctx context.Context, key string, value []byte, revisi
 	if err != nil {
 		return 0, err
 	}
-	return c.documents.putRaw(ctx, c.cfg.Kind, natsKey, value, revision, c.cfg.MaxDocumentBytes)
+	w := write{key: natsKey, value: value, expected: revision}
+	return c.documents.putRaw(ctx, c.cfg.Kind, w, c.cfg.MaxDocumentBytes)
 }
 
 // getRaw reads what a key holds. kind is what errors call it.
@@ -47,18 +48,16 @@ func (b *bucket) getRaw(ctx context.Context, kind, natsKey string) (value []byte
 }
 
 // putRaw writes a key if it is at a revision; 0 if it must hold nothing.
-func (b *bucket) putRaw(
-	ctx context.Context, kind, natsKey string, value []byte, revision uint64, limit int,
-) (uint64, error) {
-	if len(value) > limit {
-		return 0, newTooLarge(kind, b.name, natsKey, len(value), limit, "the value")
+func (b *bucket) putRaw(ctx context.Context, kind string, w write, limit int) (uint64, error) {
+	if len(w.value) > limit {
+		return 0, newTooLarge(kind, b.name, w.key, len(w.value), limit, "the value")
 	}
 	put := b.put
-	if revision == 0 {
+	if w.expected == 0 {
 		put = b.create
 	}
-	seq, err := put(ctx, write{key: natsKey, value: value, expected: revision})
-	return seq, b.rawConflict(kind, natsKey, err)
+	seq, err := put(ctx, w)
+	return seq, b.rawConflict(kind, w.key, err)
 }
 
 func (b *bucket) rawConflict(kind, natsKey string, err error) error {

@@ -68,7 +68,9 @@ func (c *Client[T]) document(ctx context.Context, key, natsKey string) (T, error
 // List reads all documents and statuses live. The result has every key that existed throughout the call, unless its
 // document does not decode. Such keys are left out; if the client is started, Hooks.Invalid reports them. List costs a
 // consumer on each bucket: to read often, use the Lister.
-func (c *Client[T]) List(ctx context.Context) ([]T, error) {
+func (c *Client[T]) List(ctx context.Context) ([]T, error) { return c.list(ctx, c.cfg.Filter) }
+
+func (c *Client[T]) list(ctx context.Context, filter string) ([]T, error) {
 	if err := c.documents.ensureOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 			return nil, err
 		}
 		items, err := c.listBucket(ctx, natsinformer.Config{
-			Bucket: c.cfg.StatusBucket, Filter: c.cfg.Filter, Decode: c.records.decode,
+			Bucket: c.cfg.StatusBucket, Filter: filter, Decode: c.records.decode,
 		})
 		if err != nil {
 			return nil, err
@@ -90,7 +92,7 @@ func (c *Client[T]) List(ctx context.Context) ([]T, error) {
 		}
 	}
 	items, err := c.listBucket(ctx, natsinformer.Config{
-		Bucket: c.cfg.Bucket, Filter: c.cfg.Filter, Decode: c.decodeEntry,
+		Bucket: c.cfg.Bucket, Filter: filter, Decode: c.decodeEntry,
 	})
 	if err != nil {
 		return nil, err
@@ -206,7 +208,7 @@ func (c *Client[T]) seen(key string) (v cacheView) {
 	if g == nil || !g.running.Load() {
 		return v
 	}
-	_, v.revision, _ = g.lookup(key)
+	v.revision, _ = g.documents.revisionOf(key)
 	v.created, v.cursor = g.docs.Status().StreamCreated, g.docs.Cursor()
 	return v
 }

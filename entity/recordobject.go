@@ -20,6 +20,14 @@ type RecordObject struct {
 	Record *Record
 
 	status any // see statusDecoder
+	// other is the metadata that a record has when it is deleted, and a reserved key always; nil: there is none.
+	other *otherMeta
+}
+
+// otherMeta is metadata that does not come of a record.
+type otherMeta struct {
+	revision    uint64
+	annotations map[string]string // set by the informer, on what was deleted
 }
 
 var _ metav1.Object = (*RecordObject)(nil)
@@ -39,15 +47,52 @@ func RecordOf(obj any) (rec *Record, key string, ok bool) {
 
 // setRevision is for an object that is not shared yet.
 func (o *RecordObject) setRevision(revision uint64) {
-	o.revision, o.Record.Revision = revision, revision
+	o.Record.Revision = revision
 }
 
 // GetGeneration returns the record's revision. For a deleted record, GetResourceVersion returns that of its marker.
 func (o *RecordObject) GetGeneration() int64 {
 	if o.Record == nil {
-		return int64(o.revision)
+		return int64(o.resourceVersion())
 	}
 	return int64(o.Record.Revision)
+}
+
+func (o *RecordObject) resourceVersion() uint64 {
+	switch {
+	case o.other != nil:
+		return o.other.revision
+	case o.Record != nil:
+		return o.Record.Revision
+	default:
+		return 0
+	}
+}
+
+// GetResourceVersion returns the record's revision, or that of the marker that deleted it.
+func (o *RecordObject) GetResourceVersion() string {
+	return strconv.FormatUint(o.resourceVersion(), 10)
+}
+
+// SetResourceVersion ignores what is no revision. It does not write a revision that is there already: an object that
+// this process made may have readers when the informer gets it.
+func (o *RecordObject) SetResourceVersion(version string) {
+	if revision, err := strconv.ParseUint(version, 10, 64); err == nil && revision != o.resourceVersion() {
+		o.other = &otherMeta{revision, o.GetAnnotations()}
+	}
+}
+
+// GetAnnotations returns what the informer has set on a deleted record.
+func (o *RecordObject) GetAnnotations() map[string]string {
+	if o.other == nil {
+		return nil
+	}
+	return o.other.annotations
+}
+
+// SetAnnotations is for the informer.
+func (o *RecordObject) SetAnnotations(annotations map[string]string) {
+	o.other = &otherMeta{o.resourceVersion(), annotations}
 }
 
 // GetObjectKind returns an empty kind: records are no API objects.
@@ -60,7 +105,9 @@ func (o *RecordObject) DeepCopyObject() runtime.Object {
 		out = copyOf(o.Record).object()
 	}
 	out.recordMeta, out.status = o.recordMeta, o.status
-	out.annotations = maps.Clone(o.annotations)
+	if o.other != nil {
+		out.other = &otherMeta{o.other.revision, maps.Clone(o.other.annotations)}
+	}
 	return out
 }
 
@@ -116,9 +163,7 @@ func (c *recordCell) object() *RecordObject {
 // recordMeta is the metadata of a cached record. A metav1.ObjectMeta would be most of its size.
 type recordMeta struct {
 	noMeta
-	key         string // as client-go makes it of namespace and name
-	revision    uint64
-	annotations map[string]string // set by the informer, on what was deleted
+	key string // as client-go makes it of namespace and name
 }
 
 func (m *recordMeta) GetNamespace() string { namespace, _ := splitKey(m.key); return namespace }
@@ -126,19 +171,6 @@ func (m *recordMeta) GetName() string      { _, name := splitKey(m.key); return 
 
 func (m *recordMeta) SetNamespace(namespace string) { m.key = joinKey(namespace, m.GetName()) }
 func (m *recordMeta) SetName(name string)           { m.key = joinKey(m.GetNamespace(), name) }
-
-func (m *recordMeta) GetResourceVersion() string { return strconv.FormatUint(m.revision, 10) }
-
-// SetResourceVersion ignores what is no revision. It does not write a revision that is there already: an object that
-// this process made may have readers when the informer gets it.
-func (m *recordMeta) SetResourceVersion(version string) {
-	if revision, err := strconv.ParseUint(version, 10, 64); err == nil && revision != m.revision {
-		m.revision = revision
-	}
-}
-
-func (m *recordMeta) GetAnnotations() map[string]string            { return m.annotations }
-func (m *recordMeta) SetAnnotations(annotations map[string]string) { m.annotations = annotations }
 
 func splitKey(key string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(key, "/"); ok {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/fence"
 	"github.com/nagi-runtime/nagi/internal/jsonshape"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,6 +29,8 @@ type Records struct {
 	echoes  *echoes
 	// controller is whose records they are; nil: not known.
 	controller atomic.Pointer[string]
+	// fence is what writes need beside; nil: nothing.
+	fence atomic.Pointer[fence.Of]
 	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
 	current func() *recordCache
 	js      jetstream.JetStream
@@ -77,7 +80,9 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 		return nil, err
 	}
 	if last.live() == nil {
-		r.recently().remove(key)
+		if !isPlanned(last.revision()) {
+			r.recently().remove(key)
+		}
 		return nil, nil
 	}
 	err = checkNotAnswer(last.Header, last.Value)
@@ -90,7 +95,9 @@ func (r *Records) read(ctx context.Context, key, natsKey string) (*Record, error
 		r.recently().remove(key)
 		return nil, r.newUnreadable(natsKey, last.Revision, err)
 	}
-	r.recently().put(key, rec)
+	if !isPlanned(last.Revision) {
+		r.recently().put(key, rec)
+	}
 	return rec, nil
 }
 
@@ -228,6 +235,9 @@ func (r *Records) write(key string, rec *Record) (write, error) {
 			"the record (status and last document)")
 	}
 	w := write{key: natsKey, value: data, expected: rec.Revision, before: r.moment()}
+	if w.fence, err = r.fenceOfRecord(key, natsKey, rec.Revision); err != nil {
+		return write{}, err
+	}
 	if r.current().isRunning() {
 		if own := copyOf(rec); own.record.asDecoded(data) {
 			w.echo = r.echoes.add(natsKey, data, r.object(key, own))
@@ -248,6 +258,10 @@ func (r *Records) written(ctx context.Context, key string, w write, rec *Record,
 		return r.conflict(key, err)
 	}
 	rec.Revision = revision
+	if isPlanned(revision) {
+		r.echoes.forget(w.key, w.echo)
+		return nil
+	}
 	r.recently().put(key, rec)
 	if c := r.current(); c.isRunning() {
 		object := r.echoes.settle(w.echo, revision)
@@ -277,18 +291,26 @@ func (r *Records) Delete(ctx context.Context, key string, revision uint64) error
 	if err != nil {
 		return err
 	}
-	before := r.moment()
-	marker, err := r.bucket.put(ctx, write{key: natsKey, expected: revision, op: operationPurge})
-	r.recently().remove(key)
+	w := write{key: natsKey, expected: revision, op: operationPurge, before: r.moment()}
+	if w.fence, err = r.fenceOfRecord(key, natsKey, revision); err != nil {
+		return err
+	}
+	marker, err := r.bucket.put(ctx, w)
+	if !isPlanned(marker) {
+		r.recently().remove(key)
+	}
 	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
 		return newNotFound("record of "+r.cfg.Kind, r.bucket.name, key)
 	}
 	if err != nil {
 		return r.conflict(key, err)
 	}
+	if isPlanned(marker) {
+		return nil
+	}
 	r.echoes.forgetKey(natsKey)
 	if c := r.current(); c.isRunning() {
-		c.writes.delete(ctx, key, sequence{marker, before})
+		c.writes.delete(ctx, key, sequence{marker, w.before})
 	}
 	return nil
 }

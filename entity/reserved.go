@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 )
 
 // reservedFilter matches the reserved keys.
@@ -32,10 +35,65 @@ func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, r
 // PutReserved writes a reserved key if it is at this revision; 0 means that there must be none. It returns the new
 // revision. IsConflict if the key is at another one.
 func (r *Records) PutReserved(ctx context.Context, name string, value []byte, revision uint64) (uint64, error) {
+	return r.PutReservedFor(ctx, name, value, revision, 0)
+}
+
+// PutReservedFor is PutReserved of a key that the server removes after ttl, which is whole seconds, unless it is
+// written again. Zero is never.
+func (r *Records) PutReservedFor(
+	ctx context.Context, name string, value []byte, revision uint64, ttl time.Duration,
+) (uint64, error) {
 	if err := r.checkReserved(name); err != nil {
 		return 0, err
 	}
-	return r.bucket.putRaw(ctx, reservedKind, name, value, revision, r.limit)
+	f, err := r.fenceOf(name)
+	if err != nil {
+		return 0, err
+	}
+	w := write{key: name, value: value, expected: revision, fence: f}
+	if ttl > 0 {
+		w.lasts.ttl = strconv.Itoa(int(ttl / time.Second))
+	}
+	return r.bucket.putRaw(ctx, reservedKind, w, r.limit)
+}
+
+// ReservedNames returns the reserved keys below a prefix that ends with a dot, as the leader of the stream has them, in
+// no order. Some may hold nothing but the marker of a delete.
+func (r *Records) ReservedNames(ctx context.Context, prefix string) ([]string, error) {
+	info, err := r.bucket.info(ctx, prefix+">")
+	if err != nil {
+		return nil, err
+	}
+	return info.Keys, nil
+}
+
+// ReservedInformer returns a new cache of the reserved keys below a prefix that ends with a dot. See ReservedOf.
+// onError is as in natsinformer.Config.
+func (r *Records) ReservedInformer(prefix string, onError func(error)) (natsinformer.Informer, error) {
+	return natsinformer.New(r.js, natsinformer.Config{
+		Bucket: r.bucket.name, Filter: prefix + ">", Decode: decodeReserved, CompareInterval: r.cfg.CompareInterval,
+		OnError: onError, Reported: func() bool { return onError != nil },
+	})
+}
+
+// ReservedOf returns what an event handler of a ReservedInformer was given. Of a key that was deleted the value is nil,
+// and the revision that of the delete. The value must not be modified.
+func ReservedOf(obj any, deleted bool) (name string, revision uint64, value []byte, ok bool) {
+	if unknown, gone := obj.(cache.DeletedFinalStateUnknown); gone {
+		obj = unknown.Obj
+	}
+	o, ok := obj.(*reservedObject)
+	if !ok {
+		return "", 0, nil, false
+	}
+	if !deleted {
+		return o.Name, o.revision, o.value, true
+	}
+	// The informer passes the last object with the revision of the delete.
+	if revision, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
+		return o.Name, revision, nil, true
+	}
+	return o.Name, o.revision, nil, true
 }
 
 // DeleteReserved removes a reserved key if it is at this revision. IsConflict if it is at another one, IsNotFound if
@@ -44,7 +102,11 @@ func (r *Records) DeleteReserved(ctx context.Context, name string, revision uint
 	if err := r.checkReserved(name); err != nil {
 		return err
 	}
-	_, err := r.bucket.put(ctx, write{key: name, expected: revision, op: operationPurge})
+	f, err := r.fenceOf(name)
+	if err != nil {
+		return err
+	}
+	_, err = r.bucket.put(ctx, write{key: name, expected: revision, op: operationPurge, fence: f})
 	if conflict, ok := errors.AsType[*casError](err); ok && conflict.actual.live() == nil {
 		return newNotFound(reservedKind, r.bucket.name, name)
 	}

@@ -2,7 +2,6 @@ package entity
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/client-go/tools/cache"
@@ -50,21 +49,7 @@ func (g *generation[T]) reservedFails(err error) {
 }
 
 func (g *generation[T]) reservedChanged(obj any, deleted bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
+	if name, revision, value, ok := ReservedOf(obj, deleted); ok {
+		g.news.setReserved(name, revision, value)
 	}
-	o, ok := obj.(*reservedObject)
-	if !ok {
-		return
-	}
-	if deleted {
-		// The informer passes the last object with the revision of the delete.
-		revision, err := strconv.ParseUint(o.ResourceVersion, 10, 64)
-		if err != nil {
-			revision = o.revision
-		}
-		g.news.setReserved(o.Name, revision, nil)
-		return
-	}
-	g.news.setReserved(o.Name, o.revision, o.value)
 }

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nagi-runtime/nagi/internal/intern"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
@@ -23,6 +23,7 @@ type sharing[T IEntity] struct {
 	hooks   *hookSet // the news of documents
 	// oddities is what is known of the revisions that one of the clients has read.
 	oddities *oddities
+	indexes  indexes[T]
 	// statusBuckets are those of the clients that are not closed. A second client of one would have another overlay.
 	statusBuckets map[string]bool
 	// transform is that of the cache of documents, and of those after it; nil: none. It changes while no cache runs,
@@ -30,9 +31,10 @@ type sharing[T IEntity] struct {
 	transform atomic.Pointer[transformer[T]]
 }
 
-func newSharing[T IEntity](statusBucket string) *sharing[T] {
+func newSharing[T IEntity](statusBucket string, indexes indexes[T]) *sharing[T] {
 	return &sharing[T]{
-		hooks: newHookSet(), oddities: newOddities(), statusBuckets: map[string]bool{statusBucket: true},
+		hooks: newHookSet(), oddities: newOddities(), indexes: indexes,
+		statusBuckets: map[string]bool{statusBucket: true},
 	}
 }
 
@@ -61,13 +63,17 @@ func (s *sharing[T]) disclaim(cfg Config) {
 // documentCache is one life of the informer of documents, from its first user to its last. Its users are the
 // generations that run, of all the clients that share it.
 type documentCache[T IEntity] struct {
-	shared   *sharing[T]
-	informer natsinformer.Informer
-	writes   *overlay[T]
-	news     *hookState
+	shared *sharing[T]
+	// held is the informer with the objects as the cache holds them, some of them packed; informer has all unpacked.
+	held, informer natsinformer.Informer
+	packer         *packer[T] // nil: none is packed
+
+	writes *overlay[T]
+	news   *hookState
 	// transform is nil if there is none; set with the first user.
 	transform *transformer[T]
 	originals *originals
+	pool      intern.Pool
 
 	awaitOpen func(ctx context.Context) bool
 	running   atomic.Bool
@@ -81,8 +87,9 @@ type documentCache[T IEntity] struct {
 func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 	d := &documentCache[T]{shared: c.shared, news: c.shared.hooks.renew(), originals: newOriginals()}
 	cfg, keys := c.cfg, c.keys
+	d.packer = newPacker(c.codec, &d.pool)
 	var err error
-	d.informer, err = natsinformer.New(c.js, natsinformer.Config{
+	d.held, err = natsinformer.New(c.js, natsinformer.Config{
 		Bucket: cfg.Bucket,
 		Filter: cfg.Filter,
 		Decode: func(e natsinformer.Entry) (runtime.Object, error) { return d.decode(c, e) },
@@ -98,17 +105,20 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 		OnSettings: func(s jetstream.StreamConfig) {
 			d.news.setSettings(cfg.Bucket, c.documents.changed(s, cfg))
 		},
-		Indexers:        cache.Indexers{OwnerIndex: ownerIndexFunc},
+		Indexers:        c.shared.indexes.indexers(d.unpack),
 		CompareInterval: cfg.CompareInterval,
 		DocumentsExpire: cfg.DocumentsExpire,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("informer of bucket %q: %w", cfg.Bucket, err)
 	}
+	if d.informer = d.held; d.packer != nil {
+		d.informer = newUnpacking(d.held, d.unpack)
+	}
 	d.awaitOpen = func(ctx context.Context) bool {
 		return c.documents.awaitOpen(ctx, func(err error) { d.news.setError(cfg.Bucket, err) })
 	}
-	d.writes = newOverlay(d.informer, func(obj T) string { return OwnerIndexValueOf(obj) })
+	d.writes = newOverlay(d.held, c.shared.indexes.groups)
 	d.ctx, d.cancel = context.WithCancel(
 		klog.NewContext(context.Background(), printable.Logger(klog.Background()).WithValues("kind", cfg.Kind)))
 	return d, nil

@@ -24,7 +24,8 @@ func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected u
 		return nil
 	case t == nil:
 		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it came through the transform of another "+
-			"client's informer, so it may lack members: write it with that client, or write what Get has read")
+			"client's informer (SetTransform, or Config.OnlyMetadata), so it may lack members: write it with that "+
+			"client, or write what Get has read")
 	}
 	last, err := c.stillAt(ctx, d.key, d.natsKey, expected)
 	if err != nil {
@@ -45,11 +46,11 @@ func (c *Client[T]) complete(ctx context.Context, obj T, d *draft[T], expected u
 	both, ok := errors.AsType[*mergediff.BothChanged](err)
 	switch {
 	case read != readTransformed && (ok || !reflect.DeepEqual(merged, changed)):
-		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, "it does not tell whether it came through "+
-			"the transform of the informer, because its kind was set or it was made of JSON, and it lacks or changes "+
-			"what the transform does: update what Get has returned, without setting its kind, or use Patch")
+		return newInvalid(c.cfg.Kind, c.cfg.Bucket, d.key, wholeDocument, fmt.Sprintf("it does not tell whether it "+
+			"came through %s, because its kind was set or it was made of JSON, and it lacks or changes what that "+
+			"does: update what Get has returned, without setting its kind, or use Patch", t.call.Name()))
 	case ok:
-		return c.refuseBoth(d.key, both)
+		return c.refuseBoth(t, d.key, both)
 	case read != readTransformed:
 		return nil
 	}
@@ -61,7 +62,8 @@ func (c *Client[T]) stillAt(ctx context.Context, key, natsKey string, expected u
 	last, err := c.documents.last(ctx, natsKey)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the document must be read, to keep what the transform left out: %w", err)
+		return nil, fmt.Errorf("the document must be read, to keep what the transform of the cache (SetTransform, or "+
+			"Config.OnlyMetadata) left out: %w", err)
 	case last != nil && last.Revision < expected: // it is deposed, or the stream was restored
 		return nil, newUnavailable(c.cfg.Kind, key, "the leader of bucket %q has revision %d of %s %s, which was at "+
 			"%d before; read it again", c.cfg.Bucket, last.Revision, c.cfg.Kind, printable.Quote(key), expected)
@@ -109,12 +111,12 @@ func parseObject(document []byte) (map[string]any, error) {
 	return object, nil
 }
 
-func (c *Client[T]) refuseBoth(key string, both *mergediff.BothChanged) error {
+func (c *Client[T]) refuseBoth(t *transformer[T], key string, both *mergediff.BothChanged) error {
 	path := both.Path
 	if secret := c.codec.secrets.Within(path); secret < len(path) { // the names below a secret may be secrets
 		path = path[:secret]
 	}
-	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, pathText(path), "the transform of the informer left out or "+
+	return newInvalid(c.cfg.Kind, c.cfg.Bucket, key, pathText(path), t.call.Name()+" left out or "+
 		"changed something of it, and the update changes it, too, so that would be lost: update what Get has read, or "+
 		"use Patch")
 }

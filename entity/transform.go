@@ -15,8 +15,9 @@ import (
 // transformer is the transform of the informer of documents. It is applied once to each document that the cache reads,
 // and to each own write that the lister shows before that. Nil changes nothing.
 type transformer[T IEntity] struct {
-	codec *codec[T]
-	call  *guard.Transform
+	codec        *codec[T]
+	call         *guard.Transform
+	metadataOnly bool // see Config.OnlyMetadata
 }
 
 // newTransformer returns nil if there is no transform.
@@ -24,7 +25,7 @@ func newTransformer[T IEntity](codec *codec[T], call cache.TransformFunc) *trans
 	if call == nil {
 		return nil
 	}
-	return &transformer[T]{codec, guard.NewTransform(call)}
+	return &transformer[T]{codec: codec, call: guard.NewTransform(call)}
 }
 
 // apply returns what the transform makes of a document. obj is the caller's alone, and stamped. What the client and the
@@ -41,8 +42,8 @@ func (t *transformer[T]) apply(key string, obj T) (T, error) {
 	}
 	out, ok := result.(T)
 	if !ok {
-		return none, t.refused(key, fmt.Errorf("the transform that was set with SetTransform returned a %T: return "+
-			"a %T, as lister and handlers of the client do", result, none))
+		return none, t.refused(key, fmt.Errorf("%s returned a %T: return a %T, as lister and handlers of the "+
+			"client do", t.call.Name(), result, none))
 	}
 	t.codec.clearStatus(out)
 	if out.GetDeletionTimestamp() != nil {
@@ -52,11 +53,13 @@ func (t *transformer[T]) apply(key string, obj T) (T, error) {
 		out.GetObjectKind().SetGroupVersionKind(gvk)
 	}
 	t.codec.stamp(out, namespace, name, revision)
-	if with, changed := withOnly(runtimeAnnotations, out.GetAnnotations(), annotations); changed {
-		out.SetAnnotations(with)
-	}
-	if with, changed := withOnly(runtimeLabels, out.GetLabels(), labels); changed {
-		out.SetLabels(with)
+	if !t.metadataOnly { // else they are there already
+		if with, changed := withOnly(runtimeAnnotations, out.GetAnnotations(), annotations); changed {
+			out.SetAnnotations(with)
+		}
+		if with, changed := withOnly(runtimeLabels, out.GetLabels(), labels); changed {
+			out.SetLabels(with)
+		}
 	}
 	setMark(out, t.codec.kind, mark{read: readTransformed})
 	return out, nil
@@ -65,8 +68,7 @@ func (t *transformer[T]) apply(key string, obj T) (T, error) {
 func (t *transformer[T]) refused(key string, err error) error {
 	why := err.Error()
 	if t.codec.secrets != nil {
-		why = "the transform that was set with SetTransform does not take it; more is not told, because the kind has " +
-			"secret fields"
+		why = t.call.Name() + " does not take it; more is not told, because the kind has secret fields"
 	}
 	return newInvalid(t.codec.kind, t.codec.keys.bucket, key, wholeDocument, why)
 }
@@ -110,6 +112,9 @@ func (g *generation[T]) setTransform(call cache.TransformFunc) error {
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
 	switch {
+	case c.cfg.OnlyMetadata:
+		return fmt.Errorf("the transform was not set: the cache of kind %s keeps only metadata "+
+			"(Config.OnlyMetadata)", c.cfg.Kind)
 	case c.closed.Load() || c.latest() != g:
 		return fmt.Errorf("the transform was not set: the client of kind %s was stopped by its last user, or closed; "+
 			"ask the client for another informer", c.cfg.Kind)
@@ -117,10 +122,9 @@ func (g *generation[T]) setTransform(call cache.TransformFunc) error {
 		return fmt.Errorf("the transform was not set: the informer of kind %s has already started: set it before "+
 			"Start, Run and the first read of the lister, of each client that shares the cache", c.cfg.Kind)
 	}
-	if probe := c.codec.new(); call != nil {
-		if setMark(probe, c.cfg.Kind, mark{read: readTransformed}); !IsTransformed(probe) {
-			return fmt.Errorf("the transform was not set: %T keeps no kind, so nobody could tell which objects came "+
-				"through the transform: embed metav1.TypeMeta in it", probe)
+	if call != nil {
+		if err := checkMarkable(c.codec); err != nil {
+			return fmt.Errorf("the transform was not set: %w", err)
 		}
 	}
 	c.shared.transform.Store(newTransformer(c.codec, call))
@@ -136,15 +140,55 @@ func (g *generation[T]) noTransform(cache.TransformFunc) error {
 // decode decodes an entry for the cache.
 func (d *documentCache[T]) decode(c *Client[T], e natsinformer.Entry) (runtime.Object, error) {
 	object, err := c.decodeEntry(e)
-	if err != nil || d.transform == nil {
+	if err != nil {
 		return object, err
+	}
+	if d.transform == nil {
+		return d.hold(object.(T), true), nil
 	}
 	obj, err := d.transform.apply(c.keys.display(e.Key), object.(T))
 	if err != nil {
 		return nil, err
 	}
+	if d.transform.metadataOnly {
+		return d.hold(obj, false), nil
+	}
+	d.intern(obj, false) // and as it is: a transform may keep it, too
 	d.originals.put(e.Key, e.Revision, obj, e.Value)
 	return obj, nil
+}
+
+// hold returns what the cache holds of an object that is its own. plain says that it has the whole of it, and so no
+// mark in its kind.
+func (d *documentCache[T]) hold(obj T, plain bool) runtime.Object {
+	kind, key := ownerNamed(obj)
+	if d.packer == nil || plain && (kind == "" || key == "") { // labels that many have are held once
+		d.intern(obj, plain)
+		return obj
+	}
+	d.internType(obj, plain)
+	return d.packer.pack(obj, !plain)
+}
+
+// intern has equal labels, annotations and types of the cache's objects held once. plain says that the object carries
+// no mark in its kind.
+func (d *documentCache[T]) intern(obj T, plain bool) {
+	if !d.internType(obj, plain) {
+		return // such as an unstructured object, whose maps are its own
+	}
+	obj.SetLabels(d.pool.Map(obj.GetLabels()))
+	obj.SetAnnotations(d.pool.Map(obj.GetAnnotations()))
+}
+
+func (d *documentCache[T]) internType(obj T, plain bool) bool {
+	t, ok := obj.GetObjectKind().(*metav1.TypeMeta)
+	if !ok {
+		return false
+	}
+	if t.APIVersion = d.pool.String(t.APIVersion); plain {
+		t.Kind = d.pool.String(t.Kind)
+	}
+	return true
 }
 
 // wrote shows an own write in the listers, as the cache will. sent is the cache's from now on.
@@ -161,8 +205,8 @@ func (d *documentCache[T]) wrote(ctx context.Context, key string, at sequence, s
 }
 
 // IsTransformed reports whether obj, or what it is a copy of, came through a transform of a client's informer
-// (SetTransform). It may lack members of its document. Update keeps those, Create refuses such an object, and
-// Client.Get reads the whole.
+// (SetTransform), or through Config.OnlyMetadata. It may lack members of its document. Update keeps those, Create
+// refuses such an object, and Client.Get reads the whole.
 func IsTransformed(obj metav1.Object) bool {
 	object, ok := obj.(runtime.Object)
 	return ok && markOf(object).read == readTransformed

@@ -296,7 +296,7 @@ func TestATransformCannotTakeWhatTheRuntimeNeeds(t *testing.T) {
 	shared := map[string]string{} // a transform may give all objects one map
 	ours, labels := map[string]string{}, map[string]string{}
 	for _, name := range entity.RuntimeAnnotations {
-		if name != entity.ExpiresAnnotation { // no document has it
+		if name != entity.ExpiresAnnotation && name != entity.DocumentHashAnnotation { // no document has it
 			ours[name] = "v"
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nagi-runtime/nagi/internal/denials"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
+	"github.com/nagi-runtime/nagi/internal/fence"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -30,6 +32,7 @@ type write struct {
 	echo     *echo       // of a record that this process's informer will get back, or nil
 	header   nats.Header // that Config.OnWrite adds; may be nil
 	before   moment      // what the cache of records showed before; of a record
+	fence    fence.Fence // that the server checks instead of expected; zero: none
 }
 
 // casError says that the key was not at the expected revision. The write was not applied and never will be.
@@ -63,6 +66,11 @@ func (b *bucket) message(w *write) *nats.Msg {
 		jetstream.ExpectedLastSubjSeqHeader: values[0:1:1],
 		writeIDHeader:                       values[1:2:2],
 	}
+	if w.fence.Key != "" {
+		header[jetstream.MsgIDHeader] = []string{w.id} // the fence does not keep what is sent again from landing twice
+		header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(w.fence.Revision, 10)}
+		header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{b.place.Load().prefix + w.fence.Key}
+	}
 	for name, value := range w.header {
 		header[name] = value
 	}
@@ -85,6 +93,9 @@ func (b *bucket) message(w *write) *nats.Msg {
 func (b *bucket) put(ctx context.Context, w write) (uint64, error) {
 	if err := b.takesWrites(ctx, w.key); err != nil {
 		return 0, err
+	}
+	if plan := dryrun.Of(ctx); plan != nil {
+		return b.planned(ctx, plan, w)
 	}
 	done := b.hook.begin(ctx, &w)
 	revision, err := b.apply(ctx, w)
@@ -197,6 +208,11 @@ func (b *bucket) outcome(
 			w.key, b.name, w.expected, err), true
 	case actual != nil && actual.Header.Get(writeIDHeader) == w.id:
 		return actual.Revision, nil, true
+	}
+	if err := b.fencedOff(ctx, w); err != nil {
+		return 0, err, !inDoubt || errors.Is(err, fence.ErrMoved)
+	}
+	switch {
 	case actual.revision() == w.expected:
 		return 0, nil, false
 	case inDoubt && !sameBase(actual, w.expected):
@@ -207,10 +223,28 @@ func (b *bucket) outcome(
 	return 0, &casError{bucket: b.name, key: w.key, expected: w.expected, actual: actual}, true
 }
 
+// fencedOff returns why a write was refused that has a fence, if that has moved. Else the stream was busy: a replicated
+// one has one write with the same fence under way.
+func (b *bucket) fencedOff(ctx context.Context, w *write) error {
+	if w.fence.Key == "" {
+		return nil
+	}
+	at, err := b.last(ctx, w.fence.Key)
+	if err != nil {
+		return fmt.Errorf("writing key %q of bucket %q: refused, and key %q does not tell why: %w",
+			w.key, b.name, w.fence.Key, err)
+	}
+	if at.revision() != w.fence.Revision {
+		return fmt.Errorf("writing key %q of bucket %q: key %q is at revision %d, not %d: %w",
+			w.key, b.name, w.fence.Key, at.revision(), w.fence.Revision, fence.ErrMoved)
+	}
+	return nil
+}
+
 // sameBase reports whether actual was written over the revision that we expected. Then our write was not applied and
 // never will be. Several writes may expect 0, with expired markers between them, so 0 proves nothing.
 func sameBase(actual *stored, expected uint64) bool {
-	return expected > 0 && actual != nil &&
+	return expected > 0 && actual != nil && actual.Header.Get(jetstream.ExpectedLastSubjSeqSubjHeader) == "" &&
 		actual.Header.Get(jetstream.ExpectedLastSubjSeqHeader) == strconv.FormatUint(expected, 10)
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// WriteOption changes what CreateWith, UpdateWith and PatchWith of a Client write. An option that is given twice counts
-// as it was given last.
+// WriteOption changes what CreateWith, CreateDocumentWith, UpdateWith and PatchWith of a Client write. An option that
+// is given twice counts as it was given last.
 type WriteOption func(*writeOptions)
 
 type writeOptions struct {
@@ -28,12 +28,13 @@ const (
 // what jetstream.KeyTTL is for Create of nats.go, and serves updates and patches, too. Later writes without an option
 // keep what is left of it, ExpiresAt says when it ends, and to a controller the end is a delete of the document.
 //
-// NATS counts in whole seconds, so the server may keep the document for up to a second longer, never shorter. An age
-// limit of the bucket that is shorter than ttl ends the document before. The write asks the leader for its time first.
+// NATS counts in whole seconds, so the server may keep the document for up to a second longer, never shorter. The write
+// asks the leader first for its time and for the settings of the bucket.
 //
-// The write is IsInvalid if ttl is not above 0, or above 90 years, or if the bucket takes no TTLs. Buckets that
-// NewClient makes on nats-server 2.11 or newer take them; another one does after
-// nats stream edit KV_<bucket> --allow-msg-ttl.
+// The write is IsInvalid, and nothing is sent, if ttl is not above 0, or above 90 years, or above the age limit
+// (max_age) of the bucket, at which the server removes a document whatever TTL it has; or if the bucket takes no TTLs.
+// An age limit that an operator sets or shortens later ends the document before its time. Buckets that NewClient makes
+// on nats-server 2.11 or newer take TTLs; another one does after nats stream edit KV_<bucket> --allow-msg-ttl.
 func WithTTL(ttl time.Duration) WriteOption {
 	return func(o *writeOptions) { o.lasts, o.ttl = lastsFor, ttl }
 }
@@ -87,8 +88,13 @@ func (c *Client[T]) setLifetime(ctx context.Context, d *draft[T], o writeOptions
 	}
 	if !info.Config.AllowMsgTTL {
 		return c.invalidTTL(d.key, "ttl", fmt.Sprintf("the bucket takes no TTLs of single documents: allow them "+
-			"(nats stream edit %s --allow-msg-ttl), which needs nats-server 2.11, or write without a TTL",
-			c.documents.stream))
+			"(nats stream edit %s --allow-msg-ttl)%s, or write without a TTL",
+			c.documents.stream, needsTTLs(c.documents.nc.ConnectedServerVersion())))
+	}
+	if limit := info.Config.MaxAge; limit > 0 && o.ttl > limit {
+		return c.invalidTTL(d.key, "ttl", fmt.Sprintf("a TTL of %v is above the age limit of the bucket, which ends "+
+			"each document after %v: give a TTL of at most that, write without one, which lasts as long, or raise the "+
+			"limit for all documents (nats stream edit %s --max-age=%v)", o.ttl, limit, c.documents.stream, o.ttl))
 	}
 	now := info.now()
 	d.expires = now.Add(o.ttl).UnixNano()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,10 @@ func TestATypedWriteSetsExtendsShortensAndRemovesATTL(t *testing.T) {
 	type client = *entity.Client[*Website]
 	create := func(t *testing.T, c client, opts ...entity.WriteOption) error {
 		return c.CreateWith(t.Context(), website("a"), opts...)
+	}
+	document := func(t *testing.T, c client, opts ...entity.WriteOption) error {
+		_, err := c.CreateDocumentWith(t.Context(), "a", []byte(`{"spec":{"replicas":3}}`), opts...)
+		return err
 	}
 	update := func(t *testing.T, c client, opts ...entity.WriteOption) error {
 		site, err := c.Get(t.Context(), "a")
@@ -47,6 +52,8 @@ func TestATypedWriteSetsExtendsShortensAndRemovesATTL(t *testing.T) {
 		"create, the last counts":    {-1, create, []entity.WriteOption{no(), yes(9 * time.Second)}, 9 * time.Second},
 		"create for parts of it":     {-1, create, []entity.WriteOption{yes(2500 * time.Millisecond)}, 2500 * time.Millisecond},
 		"create for less than one":   {-1, create, []entity.WriteOption{yes(300 * time.Millisecond)}, 300 * time.Millisecond},
+		"create of a document":       {-1, document, []entity.WriteOption{yes(5 * time.Second)}, 5 * time.Second},
+		"create of it with none":     {-1, document, []entity.WriteOption{no()}, ever},
 		"update sets":                {0, update, []entity.WriteOption{yes(5 * time.Second)}, 5 * time.Second},
 		"update extends":             {5 * time.Second, update, []entity.WriteOption{yes(20 * time.Second)}, 20 * time.Second},
 		"update shortens":            {time.Hour, update, []entity.WriteOption{yes(5 * time.Second)}, 5 * time.Second},
@@ -135,6 +142,10 @@ func TestATTLThatCannotBeIsRefused(t *testing.T) {
 			revision := there.Generation
 			for of, err := range map[string]error{
 				"create": test.client.CreateWith(t.Context(), website(key+"-new"), test.opt),
+				"document": func() error {
+					_, err := test.client.CreateDocumentWith(t.Context(), key+"-new", []byte(`{}`), test.opt)
+					return err
+				}(),
 				"update": test.client.UpdateWith(t.Context(), there, test.opt),
 				"patch":  test.client.PatchWith(t.Context(), key, []byte(`{"spec":{"replicas":9}}`), test.opt),
 			} {
@@ -151,6 +162,69 @@ func TestATTLThatCannotBeIsRefused(t *testing.T) {
 			must(t, test.client.UpdateWith(t.Context(), site, no())) // needs nothing of the bucket
 		}
 	})
+}
+
+// TestATTLAboveTheAgeLimitIsRefused: the server removes the document at the limit, whatever TTL it has. The limit is
+// that of the moment, also of a client that was made under another one.
+func TestATTLAboveTheAgeLimitIsRefused(t *testing.T) {
+	for _, storage := range []jetstream.StorageType{jetstream.MemoryStorage, jetstream.FileStorage} {
+		natstest.Test(t, func(t *testing.T) {
+			js := newServer(t)
+			bucket := jetstream.KeyValueConfig{
+				Bucket: "aging", TTL: 20 * time.Second, LimitMarkerTTL: time.Minute, Storage: storage,
+			}
+			kv, err := js.CreateKeyValue(t.Context(), bucket)
+			must(t, err)
+			client := newClient[*Website](t, js, entity.Config{
+				Kind: "Website", Bucket: "aging", DocumentsExpire: true, StatusBucket: entity.NoStatusBucket,
+			})
+			for key, ttl := range map[string]string{"raw": "40s", "never": "never"} {
+				msg := nats.NewMsg("$KV.aging." + key)
+				msg.Header.Set(jetstream.MsgTTLHeader, ttl)
+				_, err := js.PublishMsg(t.Context(), msg)
+				must(t, err)
+			}
+			there := website("a")
+			must(t, client.CreateWith(t.Context(), there, yes(20*time.Second)))
+			refused := func(says ...string) {
+				t.Helper()
+				for of, err := range map[string]error{
+					"create": client.CreateWith(t.Context(), website("b"), yes(40*time.Second)),
+					"update": client.UpdateWith(t.Context(), there, yes(40*time.Second)),
+					"patch":  client.PatchWith(t.Context(), "a", []byte(`{"spec":{"replicas":9}}`), yes(40*time.Second)),
+				} {
+					wantError(t, of, apierrors.IsInvalid, err)
+					for _, part := range says {
+						if err != nil && !strings.Contains(err.Error(), part) {
+							t.Errorf("%s: %v", of, err)
+						}
+					}
+				}
+				site, err := client.Get(t.Context(), "a")
+				must(t, err)
+				_, err = client.Get(t.Context(), "b")
+				if site.ResourceVersion != there.ResourceVersion || !apierrors.IsNotFound(err) {
+					t.Error("it was written")
+				}
+			}
+			refused("a TTL of 40s", "after 20s", "nats stream edit KV_aging --max-age=40s")
+			bucket.TTL = time.Minute
+			_, err = js.UpdateKeyValue(t.Context(), bucket)
+			must(t, err)
+			must(t, client.UpdateWith(t.Context(), there, yes(40*time.Second)))
+			bucket.TTL = 30 * time.Second
+			_, err = js.UpdateKeyValue(t.Context(), bucket)
+			must(t, err)
+			refused("after 30s", "--max-age=40s")
+			must(t, client.UpdateWith(t.Context(), there, no()))
+			time.Sleep(32 * time.Second)
+			for key, lasts := range map[string]bool{"a": false, "raw": false, "never": true} {
+				if _, err := kv.Get(t.Context(), key); (err == nil) != lasts {
+					t.Errorf("%s: past the age limit, in a bucket of type %v: %v", key, storage, err)
+				}
+			}
+		})
+	}
 }
 
 // TestEveryObjectShowsWhenItEnds, in whatever way it was read, and no document does.

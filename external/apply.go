@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
@@ -55,6 +56,10 @@ func (r *run[Desired, Observed]) save(ctx context.Context, entry Entry) error {
 	if r.entry.Same(entry) {
 		return nil
 	}
+	if dryrun.Of(ctx) != nil {
+		r.entry = entry
+		return nil
+	}
 	if err := r.runtime.Store().Save(ctx, r.resource, r.entry, entry); err != nil {
 		return fmt.Errorf("write down the intent: %w", err)
 	}
@@ -96,6 +101,9 @@ func (r *run[Desired, Observed]) apply(
 	if request.Desired, err = r.wished(intent); err != nil {
 		return Result[Observed]{}, err
 	}
+	if plan := dryrun.Of(ctx); plan != nil {
+		return r.planned(plan, intent, request.Observed, changes), nil
+	}
 	return r.try(ctx, intent, func(ctx context.Context) (Outcome, error) { return r.driver.Apply(ctx, request) })
 }
 
@@ -104,6 +112,9 @@ func (r *run[Desired, Observed]) remove(
 	ctx context.Context, seen Observation[Observed], intent *Intent,
 ) (Result[Observed], error) {
 	request := DeleteRequest[Observed]{Target: r.target(intent.Token), Observed: &seen.observed}
+	if plan := dryrun.Of(ctx); plan != nil {
+		return r.planned(plan, intent, &seen.observed, nil), nil
+	}
 	return r.try(ctx, intent, func(ctx context.Context) (Outcome, error) { return r.driver.Delete(ctx, request) })
 }
 

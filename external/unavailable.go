@@ -30,8 +30,8 @@ func (e *UnavailableError) Unwrap() []error { return []error{ErrUnavailable, e.E
 
 // Unavailable marks an error that says that the API is away, and nothing about the resource: too many requests, 502,
 // 503, maintenance. Unavailable(nil) is nil. Reconcile knows which API it calls. A reconciler that calls an API itself,
-// in a controller with several external clients, names it with UnavailableOf. If the error is joined (errors.Join) with
-// one that says anything else, no key waits: the other failure is tried again.
+// in a controller that has several external clients, or had them, names it with UnavailableOf. If the error is joined
+// (errors.Join) with one that says anything else, no key waits: the other failure is tried again.
 func Unavailable(err error) error { return UnavailableOf("", err) }
 
 // UnavailableOf is Unavailable for the API of the client of this kind.

@@ -9,6 +9,7 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/retry"
 	"github.com/nagi-runtime/nagi/internal/secondary"
@@ -27,7 +28,7 @@ import (
 // owner: a reconcile's context, or an obj that names one.
 func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 	key := source.ObjectKey(obj)
-	desired := obj.DeepCopyObject().(T)
+	desired := mergediff.CopyOf(obj)
 	claim, stamp, refused := k.claimIn(ctx, desired, secondary.Options{})
 	primary := claim.Owner
 	stamp.Set(desired)
@@ -41,7 +42,7 @@ func (k *Handle[T]) AdoptOrFail(ctx context.Context, obj T) error {
 		return fmt.Errorf("adopt %s %q: %w", kubeapi.ResourceName(k.resource), key, err)
 	}
 	// Where the cache has nothing there may be something all the same: an informer may be confined to what is owned.
-	if existing := k.lookup(key); existing != nil && k.mayWrite(key, primary, manager, existing) == nil {
+	if existing := k.seen(ctx, key); existing != nil && k.mayWrite(ctx, key, primary, manager, existing) == nil {
 		return nil
 	}
 	for tries := 0; ; tries++ {
@@ -70,7 +71,7 @@ func (k *Handle[T]) adopt(
 	ctx context.Context, live metav1.Object, desired T, primary owner.Owner, manager string,
 ) error {
 	key := source.ObjectKey(live)
-	if err := k.mayWrite(key, primary, manager, live); err == nil {
+	if err := k.mayWrite(ctx, key, primary, manager, live); err == nil {
 		return nil
 	}
 	if named := owner.NamedBy(live); !named.IsNone() || named.Denies(primary) || metav1.GetControllerOf(live) != nil {

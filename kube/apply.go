@@ -69,7 +69,7 @@ func (k *Handle[T]) Apply(ctx context.Context, obj T, opts ...ApplyOption) (Oper
 	if err != nil {
 		return OperationResultNone, err
 	}
-	existing, changed := k.lookup(c.key), false
+	existing, changed := k.seen(ctx, c.key), false
 	for tries := 0; ; tries++ {
 		result, err := k.applyOver(ctx, c, existing)
 		if changed = changed || result == OperationResultUpdated; changed && result == OperationResultNone {
@@ -217,10 +217,10 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 		}
 		return OperationResultCreated, nil
 	}
-	if err := k.mayTake(c.Claim, c.manager, existing); err != nil {
+	if err := k.mayTake(ctx, c.Claim, c.manager, existing); err != nil {
 		return OperationResultNone, err
 	}
-	if k.upToDate(c, existing) && c.stamp.StandsOn(existing) && !c.LacksWriter(existing) {
+	if k.upToDate(ctx, c, existing) && c.stamp.StandsOn(existing) && !c.LacksWriter(existing) {
 		return OperationResultNone, k.beingDeleted(c.key, existing)
 	}
 	stampOver(c.stamp, c.Owner, existing).Set(desired)
@@ -237,7 +237,7 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 	}
 	if returned.GetResourceVersion() == existing.GetResourceVersion() {
 		if k.own.Stored(c.key) == existing {
-			k.applied.Confirmed(k.wanted(c), existing)
+			k.memory(ctx).Confirmed(k.wanted(c), existing)
 		}
 		return OperationResultNone, k.beingDeleted(c.key, returned)
 	}
@@ -245,9 +245,9 @@ func (k *Handle[T]) applyOver(ctx context.Context, c *configuration, existing me
 }
 
 // upToDate tells whether an apply would change nothing.
-func (k *Handle[T]) upToDate(c *configuration, existing metav1.Object) bool {
+func (k *Handle[T]) upToDate(ctx context.Context, c *configuration, existing metav1.Object) bool {
 	hash := existing.GetAnnotations()[AppliedHashAnnotation(c.manager)]
-	return k.applied.Right(k.wanted(c), existing, hash, k.own.Stored(c.key) == existing)
+	return k.memory(ctx).Right(k.wanted(c), existing, hash, k.own.Stored(c.key) == existing)
 }
 
 func (k *Handle[T]) wanted(c *configuration) kubewrites.Wanted {
@@ -278,14 +278,8 @@ func (k *Handle[T]) sendApply(
 		return nil, err
 	}
 	k.wrote(ctx, c.key, returned)
-	k.applied.Returned(k.wanted(c), returned)
+	k.memory(ctx).Returned(k.wanted(c), returned)
 	return returned, nil
-}
-
-// wrote remembers an own write for readers, and for the key's next reconcile.
-func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
-	k.applied.Owned(key, returned.GetUID(), owner.Of(returned))
-	k.own.Add(ctx, key, kubewrites.WriteOf(returned))
 }
 
 func (k *Handle[T]) applyFailed(c *configuration, err error) error {

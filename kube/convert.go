@@ -73,6 +73,7 @@ func (k *Handle[T]) configOf(obj T) (map[string]any, error) {
 		}
 		if annotations, ok := metadata["annotations"].(map[string]any); ok {
 			delete(annotations, entity.ExpiresAnnotation) // of an entity whose annotations were copied
+			delete(annotations, entity.DocumentHashAnnotation)
 		}
 	}
 	return fields, nil

@@ -55,7 +55,8 @@ func (k *Handle[T]) CreateOrUpdate(ctx context.Context, obj T, mutate func(T) er
 
 // CreateOrUpdateWith is CreateOrUpdate with options that say what it may take over: controller.WithAdopt and
 // controller.WithHandOverFrom. What a Kubernetes object controls by an ownerReference is not adopted. Outside of a
-// reconcile obj has to name the owner as it comes.
+// reconcile obj has to name the owner as it comes. controller.WithTTL and WithoutTTL are refused: such objects have no
+// TTL.
 func (k *Handle[T]) CreateOrUpdateWith(
 	ctx context.Context, obj T, mutate func(T) error, opts ...controller.WriteOption,
 ) (OperationResult, error) {
@@ -64,14 +65,14 @@ func (k *Handle[T]) CreateOrUpdateWith(
 		return OperationResultNone, err
 	}
 	manager, err := k.managerIn(ctx)
-	template := obj.DeepCopyObject().(T)
+	template := mergediff.CopyOf(obj)
 	options, wrong := secondary.OptionsOf(opts...)
 	claim, stamp, refused := k.claimIn(ctx, template.DeepCopyObject().(T), options)
-	if err = cmp.Or(err, wrong, refused); err != nil {
+	if err = cmp.Or(err, wrong, options.CheckNoTTL(), refused); err != nil {
 		return OperationResultNone,
 			fmt.Errorf("create or update %s %q: %w", kubeapi.ResourceName(k.resource), key, err)
 	}
-	existing := k.lookup(key)
+	existing := k.seen(ctx, key)
 	cached, changed := existing == nil || !mergediff.OnlyMetadata(existing), false
 	for tries := 0; ; tries++ {
 		if tries > 0 || !cached {
@@ -124,7 +125,7 @@ func (k *Handle[T]) createOrUpdate(
 	key := source.ObjectKey(obj)
 	var before T
 	if existing != nil {
-		if err := k.mayTake(claim, manager, existing); err != nil {
+		if err := k.mayTake(ctx, claim, manager, existing); err != nil {
 			return OperationResultNone, &secondary.Refusal{Err: err}
 		}
 		var err error
@@ -206,7 +207,7 @@ func (k *Handle[T]) update(
 		return OperationResultNone, fmt.Errorf("encode: %w", err)
 	}
 	key, asked := source.ObjectKey(obj), shortHash(data)
-	last, ok := k.applied.Of(key, existing.GetUID())
+	last, ok := k.memory(ctx).Of(key, existing.GetUID())
 	if ok && last.Hash == asked && last.Version == existing.GetResourceVersion() {
 		retry.Assign(obj, before)
 		return OperationResultNone, nil
@@ -227,7 +228,7 @@ func (k *Handle[T]) update(
 	if returned.GetResourceVersion() != existing.GetResourceVersion() {
 		return OperationResultUpdated, k.read(returned, obj)
 	}
-	k.applied.Put(key, kubewrites.State{
+	k.memory(ctx).Put(key, kubewrites.State{
 		UID: returned.GetUID(), Owner: owner.Of(returned), Hash: asked, Version: returned.GetResourceVersion(),
 	})
 	return OperationResultNone, k.read(returned, obj)

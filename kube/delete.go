@@ -6,6 +6,7 @@ import (
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
 	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
@@ -31,6 +32,7 @@ var (
 	_ kubesource.Accessor      = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Writer        = handleDeleter[*unstructured.Unstructured]{}
 	_ kubesource.Marker        = handleDeleter[*unstructured.Unstructured]{}
+	_ kubesource.Clustered     = handleDeleter[*unstructured.Unstructured]{}
 )
 
 // Delete implements Deleter.
@@ -60,6 +62,9 @@ func (d handleDeleter[T]) ResourceName() string { return d.k.deleter.ResourceNam
 
 // GroupResource is the resource.
 func (d handleDeleter[T]) GroupResource() schema.GroupResource { return d.k.resource.GroupResource() }
+
+// Cluster implements kubesource.Clustered.
+func (d handleDeleter[T]) Cluster() any { return d.k.deleter.Cluster() }
 
 // Access implements kubesource.Accessor.
 func (d handleDeleter[T]) Access() (resource schema.GroupVersionResource, verbs []string) {
@@ -100,14 +105,17 @@ func (k *Handle[T]) Delete(ctx context.Context, obj metav1.Object) error {
 	key := source.ObjectKey(obj)
 	r, reconciling := reconcilectx.Of(ctx)
 	if reconciling {
-		if err := k.mayDelete(r, key, obj); err != nil {
+		if err := k.mayDelete(ctx, r, key, obj); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
 	}
 	if err := k.deleter.Delete(ctx, obj); err != nil {
 		return k.watching.NoteUnanswered(err)
 	}
-	k.applied.Forget(key)
+	if dryrun.Of(ctx) != nil {
+		return nil
+	}
+	k.memory(ctx).Forget(key)
 	w := kubewrites.DeleteOf(obj.GetUID())
 	if reconciling {
 		// Only the server knows whether something holds it; who deletes may want to know too.

@@ -156,6 +156,7 @@ var (
 	_ kubesource.Resourcer     = (*resourceDeleter)(nil)
 	_ kubesource.Accessor      = (*resourceDeleter)(nil)
 	_ kubesource.Marker        = (*resourceDeleter)(nil)
+	_ kubesource.Clustered     = (*resourceDeleter)(nil)
 )
 
 // Validate returns what is wrong with how the deleter was made; nil if nothing is.
@@ -166,6 +167,9 @@ func (d *resourceDeleter) ResourceName() string { return kubeapi.ResourceName(d.
 
 // GroupResource is the resource.
 func (d *resourceDeleter) GroupResource() schema.GroupResource { return d.resource.GroupResource() }
+
+// Cluster implements kubesource.Clustered.
+func (d *resourceDeleter) Cluster() any { return clusterOf(d.client) }
 
 // Access implements kubesource.Accessor.
 func (d *resourceDeleter) Access() (resource schema.GroupVersionResource, verbs []string) {

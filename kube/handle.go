@@ -224,17 +224,18 @@ func (k *Handle[T]) live(ctx context.Context, key string) (metav1.Object, error)
 	return obj, nil
 }
 
-func (k *Handle[T]) at(namespace string) dynamic.ResourceInterface {
+func (k *Handle[T]) at(namespace string) plannable {
 	return resourceAt(k.client, k.resource, namespace)
 }
 
 func resourceAt(
 	client dynamic.Interface, resource schema.GroupVersionResource, namespace string,
-) dynamic.ResourceInterface {
+) plannable {
+	at := client.Resource(resource)
 	if namespace == "" {
-		return client.Resource(resource)
+		return plannable{at, client, resource, namespace}
 	}
-	return client.Resource(resource).Namespace(namespace)
+	return plannable{at.Namespace(namespace), client, resource, namespace}
 }
 
 // HasSynced reports whether the informer has the objects of the API server. A reconciler asks it where the source is

@@ -3,7 +3,9 @@ package kube
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -34,6 +36,23 @@ func (l *listening) AwaitName(_ source.Place, o string) bool {
 }
 func (*listening) Primary() reconcilectx.Primary {
 	return reconcilectx.Primary{Owner: owner.Owner{Kind: "Site", Key: "home", Instance: "here"}}
+}
+
+// TestATTLOfAKubernetesObjectIsRefused, before anything is asked or written.
+func TestATTLOfAKubernetesObjectIsRefused(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		for _, option := range []controller.WriteOption{controller.WithTTL(time.Hour), controller.WithoutTTL()} {
+			client := fake.NewSimpleDynamicClient(scheme.Scheme)
+			k, err := New[*corev1.ConfigMap](client, corev1.SchemeGroupVersion.WithResource("configmaps"), stillInformer())
+			must(t, err)
+			ctx := reconcilectx.With(t.Context(), &listening{})
+			_, err = k.CreateOrUpdateWith(ctx, configMap("settings", ""),
+				func(*corev1.ConfigMap) error { return nil }, option)
+			if err == nil || !strings.Contains(err.Error(), "Kubernetes have no TTL") || len(client.Actions()) > 0 {
+				t.Errorf("%v; it sent %v", err, client.Actions())
+			}
+		}
+	})
 }
 
 // TestWhatMutateDoesNotGetIsNotSaidOfTheObject: it may write another object, and return what came of that.

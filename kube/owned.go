@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
@@ -77,7 +78,9 @@ func (d handleDeleter[T]) OwnedLive(
 			return nil, err
 		}
 		if live == nil || !entity.IsOwnedBy(live, kind, key) {
-			d.k.own.Uncovered.Remove(name)
+			if dryrun.Of(ctx) == nil {
+				d.k.own.Uncovered.Remove(name)
+			}
 			continue
 		}
 		objects = append(objects, live)
@@ -92,10 +95,10 @@ func (d handleDeleter[T]) WrittenBy(obj metav1.Object, controller string) bool {
 }
 
 // noteUncovered is for an object that the API server has, is the reconciled primary's, and is not in a cache which has
-// reached it.
+// reached it. What a plan has is not there.
 func (k *Handle[T]) noteUncovered(ctx context.Context, key string, live metav1.Object) {
 	r, ok := reconcilectx.Of(ctx)
-	if !ok || live == nil {
+	if !ok || live == nil || dryrun.Of(ctx) != nil {
 		return
 	}
 	primary := r.Primary()

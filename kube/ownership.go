@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
+	"github.com/nagi-runtime/nagi/internal/kubewrites"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/secondary"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // claimIn is what a write of obj under ctx says of its owner, and makes that obj's: the reconciled primary, else whom
@@ -42,6 +45,15 @@ func (k *Handle[T]) prove(ctx context.Context, obj metav1.Object) {
 // proofs is the resource as proofs name it.
 func (k *Handle[T]) proofs() owner.Resource { return kubesource.ResourceOf(k.deleter) }
 
+// wrote remembers an own write for readers, and for the key's next reconcile.
+func (k *Handle[T]) wrote(ctx context.Context, key string, returned *unstructured.Unstructured) {
+	if dryrun.Of(ctx) != nil { // who has another context sees what is there
+		return
+	}
+	k.memory(ctx).Owned(key, returned.GetUID(), owner.Of(returned))
+	k.own.Add(ctx, key, kubewrites.WriteOf(returned))
+}
+
 // stampOver returns the stamp for a write over existing, which may have been another owner's.
 func stampOver(stamp owner.Stamp, of owner.Owner, existing metav1.Object) owner.Stamp {
 	if named := owner.NamedBy(existing); !of.IsNone() && !named.IsNone() && !named.Allows(of) {
@@ -52,9 +64,11 @@ func stampOver(stamp owner.Stamp, of owner.Owner, existing metav1.Object) owner.
 
 // mayTake is mayWrite where the options of a write may give it what is not the primary's. What a Kubernetes object
 // controls by an ownerReference is not given to anybody.
-func (k *Handle[T]) mayTake(claim secondary.Claim, manager string, existing metav1.Object) error {
+func (k *Handle[T]) mayTake(
+	ctx context.Context, claim secondary.Claim, manager string, existing metav1.Object,
+) error {
 	key := source.ObjectKey(existing)
-	err := k.mayWrite(key, claim.Owner, manager, existing)
+	err := k.mayWrite(ctx, key, claim.Owner, manager, existing)
 	if err == nil || claim.Owner.IsNone() || !claim.Takes(owner.NamedBy(existing), claim.Owner) ||
 		metav1.GetControllerOf(existing) != nil {
 		return err
@@ -66,7 +80,9 @@ func (k *Handle[T]) mayTake(claim secondary.Claim, manager string, existing meta
 // wrote this very object for it, or has seen that it was its own, and what is left of the marks names no other owner.
 // An owner without an installation is of every one: the original Kumori runtime names none. Where nothing is to be
 // owned, an object without an owner is ours if our field manager has written it.
-func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, existing metav1.Object) error {
+func (k *Handle[T]) mayWrite(
+	ctx context.Context, key string, primary owner.Owner, manager string, existing metav1.Object,
+) error {
 	named := owner.NamedBy(existing)
 	if primary.IsNone() {
 		if named == (owner.Named{}) && writtenBy(existing, manager) {
@@ -75,10 +91,10 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 		return k.exists(existing, primary)
 	}
 	if named.Allows(primary) {
-		k.applied.Owned(key, existing.GetUID(), primary)
+		k.memory(ctx).Owned(key, existing.GetUID(), primary)
 		return nil
 	}
-	last, ok := k.applied.Of(key, existing.GetUID())
+	last, ok := k.memory(ctx).Of(key, existing.GetUID())
 	if ok && last.Owner == primary && !named.Denies(primary) {
 		return nil
 	}
@@ -86,11 +102,13 @@ func (k *Handle[T]) mayWrite(key string, primary owner.Owner, manager string, ex
 }
 
 // mayDelete refuses what is not for certain the reconciled primary's and of this installation.
-func (k *Handle[T]) mayDelete(r reconcilectx.Reconcile, key string, obj metav1.Object) error {
+func (k *Handle[T]) mayDelete(
+	ctx context.Context, r reconcilectx.Reconcile, key string, obj metav1.Object,
+) error {
 	if err := r.MayOwn(source.Place{Informer: k.informer}, key); err != nil {
 		return err
 	}
-	if err := k.mayWrite(key, r.Primary().Owner, "", obj); err != nil {
+	if err := k.mayWrite(ctx, key, r.Primary().Owner, "", obj); err != nil {
 		return err
 	}
 	named := owner.NamedBy(obj)
@@ -150,7 +168,7 @@ func (k *Handle[T]) awaitGone(
 		return first, err
 	}
 	r.AwaitName(source.Place{Informer: k.informer}, key)
-	now := k.lookup(key) // what goes from now on makes the primary due
+	now := k.seen(ctx, key) // what goes from now on makes the primary due
 	deleting, _ := errors.AsType[*controller.BeingDeletedError](err)
 	freed := len(deleting.Finalizers) == 0 && before != nil && len(before.GetFinalizers()) > 0
 	if first && (freed || now == nil || now.GetDeletionTimestamp() == nil) {

@@ -3,6 +3,7 @@ package kube
 import (
 	"reflect"
 
+	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -13,7 +14,7 @@ var quantityType = reflect.TypeFor[resource.Quantity]()
 // same amount, and a list or map that is empty or none. Else each call would send what the server has in other words.
 // Kubernetes' own comparison of objects (equality.Semantic) says so too, but panics at unexported fields.
 func spelledAs[T Object](before, obj T) T {
-	spelled := obj.DeepCopyObject().(T)
+	spelled := mergediff.CopyOf(obj)
 	if _, ok := any(obj).(*unstructured.Unstructured); !ok { // that one has no types to know it by
 		spell(reflect.ValueOf(before).Elem(), reflect.ValueOf(spelled).Elem())
 	}

@@ -15,10 +15,13 @@ var errSyncTimeout = errors.New("it was not filled in time (see Config.CacheSync
 // cachePoll is how often a cache is asked whether it has synced.
 const cachePoll = 20 * time.Millisecond
 
-// fill starts a client's cache and waits until it has synced. It runs until the client is closed. That of a bucket
-// which may be opened later is not waited for: the controllers that cannot do without it wait themselves.
+// fill starts a client's cache and waits until it has synced. It runs until the client is closed, or those who used it
+// were removed. That of a bucket which may be opened later is not waited for: the controllers that cannot do without it
+// wait themselves.
 func (c *registered) fill(ctx context.Context) error {
-	if _, err := c.Start(); err != nil {
+	c.fills(true)
+	defer c.fills(false)
+	if err := c.keepWarm(); err != nil {
 		if c.Closed() {
 			return nil // by its user
 		}
@@ -41,6 +44,36 @@ func (c *registered) fill(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// fills notes whether the cache is being filled: then it is for what was added, and does not end.
+func (c *registered) fills(now bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.beingFilled = now
+}
+
+func (c *registered) keepWarm() (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retire, err = c.warm()
+	return err
+}
+
+// end stops a cache that is kept, where nothing else uses it any more; one that was never used, if unused is true.
+func (c *registered) end(unused bool) {
+	c.mu.Lock()
+	retire := c.retire
+	if c.beingFilled {
+		retire = nil
+	}
+	c.mu.Unlock()
+	if retire == nil || !retire(unused) { // without the lock: it waits for the end
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired = true
 }
 
 // missing is the bucket whose cache has not synced, and why; "" if there is none.

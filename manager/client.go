@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/turn"
@@ -54,7 +55,6 @@ func Client[T entity.IEntity](
 type cached interface {
 	Kind() string
 	Config() entity.Config
-	Start() (stop func(), err error)
 	Informer() natsinformer.Informer
 	Records() *entity.Records
 	Closed() bool
@@ -67,7 +67,9 @@ type registry struct {
 	only   string // Config.Only
 	leases string // Config.Lease.Bucket; "" without a lease
 
-	mu      turn.Turn // held while a client is made, so that two for one bucket cannot be made apart
+	making turn.Turn // held while a client is made, so that two for one bucket cannot be made apart
+
+	mu      sync.Mutex
 	closed  bool
 	clients []*registered
 }
@@ -77,17 +79,26 @@ type registered struct {
 	cached
 	asked        entity.Config
 	withoutCache bool
+	warm         func() (retire func(unused bool) bool, err error)
+
+	filling bool // Run fills it, or did; guarded by registry.mu
+	// mu guards what follows.
+	mu          sync.Mutex
+	retire      func(unused bool) bool // nil before it is filled
+	retired     bool                   // it is not kept any more, since its users were removed
+	beingFilled bool
 }
 
 func clientOf[T entity.IEntity](
 	ctx context.Context, r *registry, cfg entity.Config, o clientOptions,
 ) (*entity.Client[T], error) {
-	if err := r.mu.Take(ctx); err != nil {
+	if err := r.making.Take(ctx); err != nil {
 		return nil, err
 	}
-	defer r.mu.Give()
-	if r.closed {
-		return nil, errors.New("the manager has stopped")
+	defer r.making.Give()
+	clients, err := r.open()
+	if err != nil {
+		return nil, err
 	}
 	switch r.only {
 	case OnlyPermissions:
@@ -98,8 +109,7 @@ func clientOf[T entity.IEntity](
 	if err := r.checkLeases(cfg.WithDefaults()); err != nil {
 		return nil, err
 	}
-	r.clients = slices.DeleteFunc(r.clients, func(c *registered) bool { return c.Closed() })
-	first := r.find(cfg.Bucket)
+	first := find(clients, cfg.Bucket)
 	if first == nil {
 		client, err := entity.NewClient[T](ctx, r.js, cfg)
 		return keep(r, client, cfg, o, err)
@@ -115,10 +125,10 @@ func clientOf[T entity.IEntity](
 			"Config."+strings.Join(differ, ", Config."))
 	}
 	status := cfg.WithDefaults().StatusBucket
-	for _, other := range r.clients {
+	for _, other := range clients {
 		same, ok := other.cached.(*entity.Client[T])
 		if ok && other.asked.Bucket == cfg.Bucket && same.Config().StatusBucket == status {
-			other.withoutCache = other.withoutCache && o.withoutCache
+			r.askedAgain(other, o)
 			return same, nil
 		}
 	}
@@ -143,13 +153,40 @@ func keep[T entity.IEntity](
 	if err != nil {
 		return nil, err
 	}
-	r.clients = append(r.clients, &registered{client, cfg, o.withoutCache})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients = append(r.clients, &registered{
+		cached: client, asked: cfg, withoutCache: o.withoutCache, warm: client.EnginePort().Warm,
+	})
 	return client, nil
 }
 
+// open returns the clients that there are, without those that were closed. It fails after the end.
+func (r *registry) open() ([]*registered, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errors.New("the manager has stopped")
+	}
+	r.clients = slices.DeleteFunc(r.clients, func(c *registered) bool { return c.Closed() })
+	return slices.Clone(r.clients), nil
+}
+
+// askedAgain is for a client that is there already. One that was retired is filled again with what is added next.
+func (r *registry) askedAgain(c *registered, o clientOptions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.withoutCache = c.withoutCache && o.withoutCache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retired {
+		c.retired, c.retire, c.filling = false, nil, false
+	}
+}
+
 // find returns a client of a bucket.
-func (r *registry) find(bucket string) *registered {
-	for _, c := range r.clients {
+func find(clients []*registered, bucket string) *registered {
+	for _, c := range clients {
 		if c.Config().Bucket == bucket {
 			return c
 		}
@@ -157,24 +194,38 @@ func (r *registry) find(bucket string) *registered {
 	return nil
 }
 
-// caches are the clients whose caches Run is to fill.
-func (r *registry) caches() (of []*registered) {
-	_ = r.mu.Take(context.Background())
-	defer r.mu.Give()
+// unfilled are the clients whose caches Run is to fill and has not begun to fill. They count as begun from now on.
+func (r *registry) unfilled() (of []*registered) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, c := range r.clients {
-		if !c.withoutCache && !c.Closed() {
+		if !c.withoutCache && !c.filling && !c.Closed() {
+			c.filling = true
 			of = append(of, c)
 		}
 	}
 	return of
 }
 
+// retire ends the caches that had users and have none any more, and those of unused that have none.
+func (r *registry) retire(unused []*registered) {
+	r.mu.Lock()
+	clients := slices.Clone(r.clients)
+	r.mu.Unlock()
+	for _, c := range clients {
+		c.end(slices.Contains(unused, c))
+	}
+}
+
 // close closes all clients.
 func (r *registry) close() {
-	_ = r.mu.Take(context.Background())
-	defer r.mu.Give()
+	_ = r.making.Take(context.Background())
+	defer r.making.Give()
+	r.mu.Lock()
 	r.closed = true
-	for _, c := range slices.Backward(r.clients) {
+	clients := slices.Clone(r.clients)
+	r.mu.Unlock()
+	for _, c := range slices.Backward(clients) {
 		c.Close()
 	}
 }

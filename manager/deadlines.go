@@ -38,9 +38,12 @@ func newDeadlines(grace time.Duration) *deadlines {
 		d.Cancel, d.Leave, d.end = context.Background(), context.Background(), context.Background()
 		return d
 	}
-	d.Cancel, d.Leave, d.end = d.after(grace*8/10), d.after(grace*9/10), d.after(grace)
+	d.Cancel, d.Leave, d.end = d.after(cancelAfter(grace)), d.after(grace*9/10), d.after(grace)
 	return d
 }
+
+// cancelAfter is the part of a grace period after which the contexts of reconciles end.
+func cancelAfter(grace time.Duration) time.Duration { return grace * 8 / 10 }
 
 func (d *deadlines) after(period time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), period, errGraceOver)

@@ -52,7 +52,8 @@
 //
 // # Start and stop
 //
-// [Manager.Run] says in which order, and what happens if something fails. Sizes of time: Config.GracePeriod, 25 s
+// [Manager.Run] says in which order, and what happens if something fails. [Manager.Add] and [Manager.Remove] let
+// controllers come and go while it runs. Sizes of time: Config.GracePeriod, 25 s
 // unless set, is for the whole stop; Kubernetes gives a process 30.
 //
 // # Who leads

@@ -152,7 +152,7 @@ func (m *Manager) lead(ctx context.Context, host *lease.Host) (end func(context.
 	leading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	cfg := lease.Config{
 		Store: m.lease, Name: name, Timing: lease.Timing(m.cfg.Lease.Timing),
-		Controllers:  m.controllers(),
+		Controllers:  m.controllers,
 		Identity:     fmt.Sprintf("%s_%d_%s", machine, os.Getpid(), nuid.Next()),
 		AbsentIsFree: true, // the controllers' own leases keep replicas apart
 		Holder:       known.Held,
@@ -212,9 +212,9 @@ func (m *Manager) reportLease(
 	}
 }
 
-// controllers names the controllers of this process, in order.
+// controllers names the controllers of this process as of now, in order.
 func (m *Manager) controllers() (names []string) {
-	for _, r := range m.runnables {
+	for _, r := range m.present() {
 		if _, ok := r.Runnable.(interface{ Stats() controller.Stats }); ok && hasName(r.Runnable) {
 			names = append(names, r.name)
 		}

@@ -29,9 +29,13 @@ type Manager struct {
 	unfilled unfilled    // the caches that Run is to fill
 	lease    *leaseStore // nil without a lease of the process
 
+	over    chan struct{} // closed when Run has returned, or Close was called
+	ordered chan struct{} // has a value while there may be orders
+
 	mu        sync.Mutex
 	state     state
-	runnables []named
+	orders    []command
+	runnables []*named
 	factories []factory
 	recorders []recorder.Config // of NewRecorder, over the manager's connection
 	hooks     []hook
@@ -43,6 +47,7 @@ type state int
 const (
 	collecting state = iota // New has returned
 	running                 // Run was called
+	stopping                // Run starts nothing any more
 	closed                  // Run has returned, or Close was called
 )
 
@@ -66,8 +71,8 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manager: %w", err)
 	}
-	m := &Manager{cfg: cfg, conn: conn, js: js}
-	m.clients.js, m.clients.mu, m.clients.only = js, turn.New(), cfg.Only
+	m := &Manager{cfg: cfg, conn: conn, js: js, over: make(chan struct{}), ordered: make(chan struct{}, 1)}
+	m.clients.js, m.clients.making, m.clients.only = js, turn.New(), cfg.Only
 	m.unfilled.add(notBegun)
 	if cfg.Lease != nil {
 		m.clients.leases = cfg.Lease.Bucket
@@ -108,6 +113,12 @@ func (m *Manager) noteRecorder(cfg recorder.Config) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.recorders = append(m.recorders, cfg)
+}
+
+func (m *Manager) allRecorders() []recorder.Config {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.recorders)
 }
 
 func (m *Manager) newRecorder(cfg recorder.Config) (*recorder.Recorder, error) {
@@ -151,11 +162,13 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 	m.mu.Unlock()
 	switch was {
-	case running:
+	case running, stopping:
 		return errors.New("manager: Close while Run runs: end the context of Run, which closes the manager")
 	case closed:
 		return nil
 	}
+	m.noteDone(m.present()...)
+	defer close(m.over)
 	ending := newDeadlines(m.cfg.GracePeriod)
 	defer ending.Stop()
 	ending.BoundBy(ctx)

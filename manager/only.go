@@ -41,7 +41,10 @@ var roleNames = []struct {
 func (m *Manager) runOnly(ctx context.Context, out io.Writer) (err error) {
 	ending := newDeadlines(m.cfg.GracePeriod)
 	defer ending.Stop()
-	defer func() { err = errors.Join(err, m.callHooks(ending), m.release(ending, false)) }()
+	defer func() {
+		m.noteDone(m.present()...)
+		err = errors.Join(err, m.callHooks(ending), m.release(ending, false))
+	}()
 	if m.cfg.Only == OnlyPermissions {
 		return m.printPermissions(out)
 	}
@@ -51,7 +54,7 @@ func (m *Manager) runOnly(ctx context.Context, out io.Writer) (err error) {
 // setUp makes what the clients have not made.
 func (m *Manager) setUp(ctx context.Context) error {
 	var errs []error
-	for _, r := range m.runnables {
+	for _, r := range m.present() {
 		if prepared, ok := r.Runnable.(interface{ SetUp(context.Context) error }); ok {
 			errs = append(errs, prepared.SetUp(ctx))
 		}
@@ -107,11 +110,9 @@ func (m *Manager) PermissionsOf(role entity.Role, opts ...entity.PermissionOptio
 	if role != entity.RoleBootstrap {
 		opts = append([]entity.PermissionOption{entity.WithCommandLine()}, opts...)
 	}
-	m.mu.Lock()
-	runnables, recorders := m.runnables, m.recorders
-	m.mu.Unlock()
+	recorders := m.allRecorders()
 	var all entity.PermissionSet
-	for _, r := range runnables {
+	for _, r := range m.present() {
 		asked, ok := r.Runnable.(interface {
 			PermissionsOf(entity.Role, ...entity.PermissionOption) (entity.PermissionSet, error)
 		})

@@ -50,7 +50,8 @@ func TestAnEmptyServerIsPreparedByTheProgramItself(t *testing.T) {
 		isolated(t)
 		var printed bytes.Buffer
 		m := program(t, Config{Only: OnlyPermissions})
-		must(t, m.begin())
+		_, err := m.begin()
+		must(t, err)
 		must(t, m.runOnly(t.Context(), &printed))
 
 		dir := t.TempDir()

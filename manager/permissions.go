@@ -20,9 +20,7 @@ import (
 //
 // It is an error to ask before anything with permissions was added: the answer would be that nothing is needed.
 func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permissions, error) {
-	m.mu.Lock()
-	runnables, recorders := m.runnables, m.recorders
-	m.mu.Unlock()
+	recorders := m.allRecorders()
 	var all controller.Permissions
 	opts = append([]entity.PermissionOption{entity.WithAPIOf(m.js), entity.WithInboxOf(m.conn)}, opts...)
 	set, err := m.cfg.LeasePermissions(entity.RoleController, opts...)
@@ -31,7 +29,7 @@ func (m *Manager) Permissions(opts ...entity.PermissionOption) (controller.Permi
 	}
 	all.PermissionSet = set
 	found := false
-	for _, r := range runnables {
+	for _, r := range m.present() {
 		asked, ok := r.Runnable.(interface {
 			Permissions(...entity.PermissionOption) (controller.Permissions, error)
 		})

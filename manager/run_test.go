@@ -386,7 +386,6 @@ func TestWhatMayNotBeAdded(t *testing.T) {
 		mustSay(t, m.OnStop("x", nil), "a function is needed")
 		r := start(t, m)
 		<-started
-		mustSay(t, m.Add(Func("late", rest.Run)), "before Run")
 		mustSay(t, m.AddInformers(noWait{}), "before Run")
 		mustSay(t, m.Run(t.Context()), "runs once")
 		mustSay(t, m.Close(t.Context()), "end the context of Run")

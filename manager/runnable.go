@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/printable"
@@ -46,11 +47,32 @@ func (f *function) Name() string                  { return f.name }
 type named struct {
 	Runnable
 	name string
+	// gone is closed when it was removed and nothing of it is left; err is set before. Run's goroutine alone does both.
+	gone chan struct{}
+	err  error
+	// filled are the caches that were filled for it while Run ran. Run's goroutine alone touches it.
+	filled []*registered
+
+	// Manager.mu guards what follows.
+	done     bool // it does not run, and will not
+	removing bool
 }
 
-func (n named) startsFirst() bool {
+func (n *named) startsFirst() bool {
 	first, ok := n.Runnable.(First)
 	return ok && first.StartsFirst()
+}
+
+func (n *named) is(r Runnable) bool { return reflect.ValueOf(r).Comparable() && n.Runnable == r }
+
+// isGone reports whether it was removed.
+func (n *named) isGone() bool {
+	select {
+	case <-n.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // nameOf is the name that a runnable says it has, or its type.
@@ -61,37 +83,86 @@ func nameOf(r Runnable) string {
 	return fmt.Sprintf("%T", r)
 }
 
+func hasName(r Runnable) bool {
+	_, has := r.(interface{ Name() string })
+	return has
+}
+
 // Add adds what is to run: controllers, and anything else with Run(ctx) error; see [Func]. A name stands for one of
-// them, so two with one name are an error, and so is one that is added twice, or is nil. It fails once Run was called:
-// what comes later is for the runnables themselves to start.
+// them, so two with one name are an error, and so is one that is added twice, or is nil. Of a call that fails nothing
+// is added. A name is free again when what had it was removed (see [Manager.Remove]) or is done.
+//
+// While Run runs, Add returns when it is certain that Run starts what was added, unless Run stops before. Run first
+// fills the caches of clients that were made since (see [Client]), which [Manager.Synced] names meanwhile. Then it is
+// as what was there from the beginning: with Config.Lease it leads while this process does, at once if it does
+// already; a failure of it, or of the filling, stops all; and it has the grace period at the end. Kubernetes informers
+// that it needs are for the caller to start, and its permissions in NATS are those that the process has.
+//
+// Add fails while Run stops, and after Run or Close.
 func (m *Manager) Add(runnables ...Runnable) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.state != collecting {
-		return errors.New("manager: Add after Run or Close: add all before Run")
+	switch m.state {
+	case stopping:
+		return errors.New("manager: Add while Run is stopping: nothing is started any more")
+	case closed:
+		return errors.New("manager: Add after Run or Close: add before, or while Run runs")
 	}
-	added := m.runnables
+	all, added := slices.Clone(m.runnables), []*named(nil)
 	for i, r := range runnables {
 		if guard.IsNil(r) {
 			return fmt.Errorf("manager: Add: number %d is nil: leave it away", i+1)
 		}
-		n := named{r, nameOf(r)}
-		for _, other := range added {
-			if reflect.TypeOf(r).Comparable() && other.Runnable == r {
-				return fmt.Errorf("manager: Add: %q was added before: it can run only once", n.name)
-			}
-			if other.name == n.name && hasName(r) {
-				return fmt.Errorf("manager: Add: there are two with the name %q, which errors could not tell apart: "+
-					"give one another name, as with manager.Func", n.name)
+		n := &named{Runnable: r, name: nameOf(r), gone: make(chan struct{})}
+		for _, other := range all {
+			if err := n.beside(other); err != nil {
+				return fmt.Errorf("manager: Add: %w", err)
 			}
 		}
-		added = append(added, n)
+		all = slices.DeleteFunc(all, n.replaces)
+		all, added = append(all, n), append(added, n)
 	}
-	m.runnables = added
+	m.runnables = all
+	if m.state == running {
+		m.order(command{add: added})
+	}
 	return nil
 }
 
-func hasName(r Runnable) bool {
-	_, has := r.(interface{ Name() string })
-	return has
+// beside says why one cannot be added while there is another.
+func (n *named) beside(other *named) error {
+	same, sameName := other.is(n.Runnable), other.name == n.name && hasName(n.Runnable)
+	switch {
+	case other.done:
+		return nil
+	case (same || sameName) && other.removing:
+		return fmt.Errorf("%q is being removed: add it when Remove has returned without an error", n.name)
+	case same:
+		return fmt.Errorf("%q was added before: it can run only once", n.name)
+	case sameName:
+		return fmt.Errorf("there are two with the name %q, which errors could not tell apart: "+
+			"give one another name, as with manager.Func", n.name)
+	}
+	return nil
+}
+
+// replaces reports whether another is forgotten, which is done and has the same name.
+func (n *named) replaces(other *named) bool {
+	return other.done && (other.is(n.Runnable) || other.name == n.name && hasName(n.Runnable))
+}
+
+// present are the runnables that were added and not removed.
+func (m *Manager) present() []*named {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.runnables), (*named).isGone)
+}
+
+// noteDone notes of some that they will not run any more.
+func (m *Manager) noteDone(runnables ...*named) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range runnables {
+		n.done = true
+	}
 }

@@ -16,7 +16,8 @@
 //
 //   - result="requeue" is a reconcile whose key waits for an API that is away or busy. It is no error.
 //   - workqueue_depth has three priorities: "0" are live changes of primaries, "-10" changes of what they own or watch,
-//     "-100" background work, which is the number that controller-runtime has for it.
+//     "-100" background work, which is the number that controller-runtime has for it. A priority of one's own counts
+//     with the next of these below it.
 //   - workqueue_queue_duration_seconds and workqueue_work_duration_seconds count hand-outs that were reconciled.
 //   - The histograms have their classic buckets only: each observation of a native histogram allocates.
 package metrics

@@ -70,7 +70,7 @@ func addCounters(to, s *controller.Stats) {
 		{&to.Cascaded, &s.Cascaded}, {&to.Pruned, &s.Pruned}, {&to.Sweeps, &s.Sweeps}, {&to.Foreign, &s.Foreign},
 		{&to.Malformed, &s.Malformed}, {&to.Invalid, &s.Invalid}, {&to.MapperErrors, &s.MapperErrors},
 		{&to.RecordErrors, &s.RecordErrors}, {&to.LeaderErrors, &s.LeaderErrors},
-		{&to.BreakerOpened, &s.BreakerOpened}, {&to.LeftUnproven, &s.LeftUnproven},
+		{&to.BreakerOpened, &s.BreakerOpened}, {&to.LeftUnproven, &s.LeftUnproven}, {&to.RateWaits, &s.RateWaits},
 	} {
 		*c.to += *c.more
 	}
@@ -94,7 +94,7 @@ func addStates(to, s *controller.Stats) {
 		{&to.Failing, &s.Failing}, {&to.Parked, &s.Parked}, {&to.Looping, &s.Looping}, {&to.Orphaned, &s.Orphaned},
 		{&to.TeardownsOwed, &s.TeardownsOwed}, {&to.Brake.Held, &s.Brake.Held}, {&to.Brake.Swept, &s.Brake.Swept},
 		{&to.Brake.Pruned, &s.Brake.Pruned}, {&to.Ready[0], &s.Ready[0]}, {&to.Ready[1], &s.Ready[1]},
-		{&to.Ready[2], &s.Ready[2]},
+		{&to.Ready[2], &s.Ready[2]}, {&to.Groups, &s.Groups},
 	} {
 		*c.to += *c.more
 	}

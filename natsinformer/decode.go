@@ -96,6 +96,8 @@ func (src *source) decodeOne(it *item) (object kruntime.Object, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoder returned %T: %w", object, err)
 	}
-	accessor.SetResourceVersion(formatVersion(it.seq))
+	if !isVersion(accessor.GetResourceVersion(), it.seq) {
+		accessor.SetResourceVersion(formatVersion(it.seq))
+	}
 	return src.transform.Apply(object)
 }

@@ -150,7 +150,7 @@ func TestAnOldConsumerIsAskedAgainWhetherItsListIsAtTheEnd(t *testing.T) {
 			info.State.LastSeq = 0 // all was written since the list began
 			next, _, err := w.collect(t.Context(), s, newKeys(), info)
 			must(t, err)
-			if n := len(next.live); n == 10 != (age > 0) {
+			if n := next.live.len(); n == 10 != (age > 0) {
 				t.Errorf("the list has %d of 10 keys", n)
 			}
 		})

@@ -225,12 +225,13 @@ func (w *worker) returned(ctx context.Context, key string, m *storedMessage, inf
 	if info.Cluster != nil {
 		w.doubt(time.Now()) // for a while a leader that was cut off answers, too; a list will find out
 	}
-	last, reason := w.keys.live[key], w.keys.expires.reason(key, math.MaxInt64)
+	last, _ := w.keys.live.get(key)
+	reason := w.keys.expires.reason(key, math.MaxInt64)
 	_, wasInvalid := w.keys.invalid[key]
 	w.progress.freeze(w.progress.cursor())
 	w.mu.Lock()
 	before := newKeys()
-	before.live[key] = last
+	before.live.set(key, last)
 	w.keys.forget(key)
 	w.keys.put(&it, before)
 	w.mu.Unlock()
@@ -268,7 +269,7 @@ func (w *worker) returned(ctx context.Context, key string, m *storedMessage, inf
 
 // expired delivers the delete of a key whose time to live is over.
 func (w *worker) expired(ctx context.Context, key string) {
-	last := w.keys.live[key]
+	last, _ := w.keys.live.get(key)
 	_, wasInvalid := w.keys.invalid[key]
 	reason := w.keys.expires.reason(key, math.MaxInt64)
 	w.mu.Lock()
@@ -290,7 +291,8 @@ func (w *worker) expired(ctx context.Context, key string) {
 // whyVanished returns the reason for which a key is not there any more when the stream is listed again and has no
 // marker of it. In a stream with an age limit, a document with a time of its own may have been replaced by one without.
 func (w *worker) whyVanished(key string, before, next *keys, now int64) DeleteReason {
-	switch aged := before.live[key].created + int64(next.maxAge); {
+	last, _ := before.live.get(key)
+	switch aged := last.created + int64(next.maxAge); {
 	case next.maxAge == 0 && w.expires && before.expires.reason(key, now) != "":
 		return before.expires.reason(key, now)
 	case next.maxAge > 0 && !w.marks && !w.cfg.DocumentsExpire && now >= aged:

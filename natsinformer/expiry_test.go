@@ -313,7 +313,7 @@ func TestTheLeadersWordDecidesWhetherAKeyHasExpired(t *testing.T) {
 			if (err != nil) != test.ends {
 				t.Errorf("the session ends with %v", err)
 			}
-			if _, there := w.keys.live["k"]; there == test.deleted {
+			if _, there := w.keys.live.get("k"); there == test.deleted {
 				t.Errorf("it is known: %v", there)
 			}
 			if test.deleted && DeleteOf((<-events).Object) != ranOut {

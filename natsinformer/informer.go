@@ -214,10 +214,10 @@ func (i *informer) Exists(key string) bool {
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	if !isStores {
-		_, exists := i.src.keys.live[key]
+		_, exists := i.src.keys.live.get(key)
 		return exists
 	}
-	l, exists := i.src.keys.live[namespace+"."+name]
+	l, exists := i.src.keys.live.get(namespace + "." + name)
 	if !exists || l.object == nil { // what never decoded may have a namespace
 		return exists && !strings.Contains(namespace, ".")
 	}

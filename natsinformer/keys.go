@@ -47,7 +47,7 @@ type invalid struct {
 
 // keys is the state of the stream as far as it was processed, by key as in NATS.
 type keys struct {
-	live    map[string]known
+	live    table
 	tombs   map[string]tombstone
 	invalid map[string]invalid // each of them is live too
 	expires *deadlines         // of those that have a TTL of their own
@@ -67,7 +67,7 @@ type anchor struct {
 
 func newKeys() *keys {
 	return &keys{
-		live: map[string]known{}, tombs: map[string]tombstone{}, invalid: map[string]invalid{},
+		tombs: map[string]tombstone{}, invalid: map[string]invalid{},
 		expires: newDeadlines(),
 	}
 }
@@ -84,7 +84,7 @@ func (k *keys) newest(n int) []anchor {
 			container.Pop(&heap)
 		}
 	}
-	for key, l := range k.live {
+	for key, l := range k.live.all() {
 		add(anchor{key, l.revision, l.created})
 	}
 	for key, t := range k.tombs {
@@ -109,7 +109,7 @@ func (a *anchors) Pop() any {
 
 // at returns which message of the key was processed last, zeros if none.
 func (k *keys) at(key string) (revision uint64, created int64) {
-	if l, ok := k.live[key]; ok {
+	if l, ok := k.live.get(key); ok {
 		return l.revision, l.created
 	}
 	t := k.tombs[key]
@@ -140,7 +140,7 @@ func (k *keys) accept(key string) {
 
 // forget removes a key of which the server has nothing any more.
 func (k *keys) forget(key string) {
-	delete(k.live, key)
+	k.live.delete(key)
 	k.accept(key)
 	k.expires.drop(key)
 }
@@ -155,7 +155,7 @@ func (k *keys) reported(key string) {
 }
 
 // subjects returns how many subjects the server has if it has exactly these keys.
-func (k *keys) subjects() int { return len(k.live) + len(k.tombs) }
+func (k *keys) subjects() int { return k.live.len() + len(k.tombs) }
 
 // revisionOf returns the revision the key was last seen at, zero if never.
 func (k *keys) revisionOf(key string) uint64 {

@@ -12,7 +12,7 @@ func TestNewestAnchorsAreThoseProcessedLast(t *testing.T) {
 		if key := fmt.Sprint("k", seq); seq%3 == 0 {
 			k.tombs[key] = tombstone{revision: seq, created: int64(seq)}
 		} else {
-			k.live[key] = known{revision: seq, created: int64(seq)}
+			k.live.set(key, known{revision: seq, created: int64(seq)})
 		}
 	}
 	for i, a := range k.newest(64) {

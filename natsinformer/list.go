@@ -67,12 +67,12 @@ func (w *worker) collect(
 ) (next *keys, cursor uint64, err error) {
 	next = newKeys()
 	next.maxAge = info.Config.MaxAge
-	expected, last := info.State.NumSubjects, info.State.LastSeq
-	if w.cfg.filtered() {
-		expected = len(old.live)
-	}
-	next.live = make(map[string]known, expected)
+	last := info.State.LastSeq
 	if w.initial {
+		expected := info.State.NumSubjects
+		if w.cfg.filtered() {
+			expected = old.live.len()
+		}
 		next.arrived = &arrived{objects: make([]runtime.Object, 0, expected)}
 	}
 	for {
@@ -114,7 +114,7 @@ func (w *worker) collect(
 
 // put applies a message to the state. A revision that was not decoded again takes its object from old.
 func (k *keys) put(it *item, old *keys) {
-	before, existed := k.live[it.key]
+	before, existed := k.live.get(it.key)
 	if it.seq <= max(before.revision, k.tombs[it.key].revision) {
 		return
 	}
@@ -141,17 +141,19 @@ func (k *keys) put(it *item, old *keys) {
 	if it.err != nil {
 		last := before.object
 		if last == nil {
-			last = old.live[it.key].object
+			held, _ := old.live.get(it.key)
+			last = held.object
 		}
 		k.refuse(it)
-		k.live[it.key] = known{it.seq, it.created, last}
+		k.live.set(it.key, known{it.seq, it.created, last})
 		return
 	}
 	k.accept(it.key)
 	if it.object == nil { // not decoded again
-		it.object = old.live[it.key].object
+		held, _ := old.live.get(it.key)
+		it.object = held.object
 	}
-	k.live[it.key] = known{it.seq, it.created, it.object}
+	k.live.set(it.key, known{it.seq, it.created, it.object})
 	if existed {
 		k.arrived.leave(before.object)
 	}
@@ -207,11 +209,11 @@ func difference(
 	vanish := func(last runtime.Object, reason DeleteReason) {
 		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
 	}
-	for key, o := range before.live {
+	for key, o := range before.live.all() {
 		if o.object == nil {
 			continue
 		}
-		n, there := next.live[key]
+		n, there := next.live.get(key)
 		tomb, buried := next.tombs[key]
 		switch {
 		case anew:
@@ -226,8 +228,8 @@ func difference(
 			vanish(o.object, DeleteVanished) // client-go ignores an update with the same resourceVersion
 		}
 	}
-	for key, n := range next.live {
-		o := before.live[key]
+	for key, n := range next.live.all() {
+		o, _ := before.live.get(key)
 		switch {
 		case n.object == nil:
 		case anew, o.object == nil, n.revision == o.revision && n.created != o.created:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -93,8 +94,8 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 		if !ok {
 			continue // cannot be: the consumer's filter begins with the bucket
 		}
-		it := item{
-			key: key, seq: d.streamSeq, created: d.created,
+		it := item{ // the key is kept, and would keep the subject
+			key: strings.Clone(key), seq: d.streamSeq, created: d.created,
 			header: m.Header, value: m.Data, reason: markerOf(m.Header),
 		}
 		if it.reason == ExpiryMarker && !w.cfg.DocumentsExpire {
@@ -102,7 +103,7 @@ func (w *worker) take(s *session, batch []*nats.Msg, old *keys) error {
 		}
 		it.decode = it.reason == ""
 		if it.decode && old != nil {
-			o, known := old.live[key]
+			o, known := old.live.get(key)
 			same := known && o.revision == it.seq && o.created == it.created
 			if bad, invalid := old.invalid[key]; same && invalid {
 				it.decode, it.err = false, bad.err
@@ -151,7 +152,7 @@ func (w *worker) apply(ctx context.Context, it *item) {
 	if it.seq <= k.revisionOf(it.key) {
 		return
 	}
-	last := k.live[it.key]
+	last, _ := k.live.get(it.key)
 	bad, wasInvalid := k.invalid[it.key]
 	w.mu.Lock()
 	k.put(it, k)

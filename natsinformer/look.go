@@ -115,7 +115,7 @@ func (w *worker) aged(now time.Time, missing int) bool {
 	}
 	begun := time.Now()
 	over, limit := 0, w.serverNow(now)-int64(w.keys.maxAge)
-	for _, l := range w.keys.live {
+	for _, l := range w.keys.live.all() {
 		if l.created <= limit {
 			over++
 		}
@@ -201,7 +201,7 @@ func later(a, b time.Time) time.Time {
 // oldest returns the lowest revision that is known and whose time to live, if it has one, is not over at a time by the
 // clock of the server; zero if none is. The others may be gone without a purge.
 func (k *keys) oldest(at int64) (revision uint64) {
-	for key, l := range k.live {
+	for key, l := range k.live.all() {
 		if one := k.expires.of[key]; (revision == 0 || l.revision < revision) && (one == nil || one.at > at) {
 			revision = l.revision
 		}

@@ -227,7 +227,8 @@ func TestTheExpiryOfAMarkerIsNoPurge(t *testing.T) {
 // TestTheOldestKnownRevisionIsOneThatHasNotExpired: a key or a marker whose time is over may be gone by itself.
 func TestTheOldestKnownRevisionIsOneThatHasNotExpired(t *testing.T) {
 	k := newKeys()
-	k.live["brief"], k.live["lasting"] = known{revision: 1}, known{revision: 4}
+	k.live.set("brief", known{revision: 1})
+	k.live.set("lasting", known{revision: 4})
 	k.expires.set("brief", 100, false)
 	k.tombs["brief marker"], k.tombs["marker"] = tombstone{revision: 2, expires: 200}, tombstone{revision: 3}
 	for at, want := range map[int64]uint64{99: 1, 100: 2, 199: 2, 200: 3, 1000: 3} {

@@ -123,3 +123,9 @@ func secondsToLive(ttl string) int64 {
 }
 
 func formatVersion(revision uint64) string { return strconv.FormatUint(revision, 10) }
+
+// isVersion reports whether version is formatVersion of the revision. It allocates nothing.
+func isVersion(version string, revision uint64) bool {
+	var digits [20]byte
+	return string(strconv.AppendUint(digits[:0], revision, 10)) == version
+}

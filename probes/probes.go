@@ -6,6 +6,10 @@
 //	server := &probes.Server{Address: "0.0.0.0:8080", Handlers: p.Handlers()}
 //	err := server.Run(ctx)
 //
+// Server.TLS has it serve over TLS, with certificates that are read again when they change. Server.Auth asks who it is
+// that asks for anything but the probes: by a file of tokens, a Kubernetes API server (package probes/kubeauth), or a
+// function.
+//
 // It is apart from package metrics: who wants health alone does not build Prometheus. To serve both with one listener,
 // add metrics.Metrics.Handler to Server.Handlers.
 //
@@ -64,6 +68,14 @@ func (p *Probes) Add(name string, c Controller) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.byName[name] = c
+}
+
+// Remove takes away the controller of that name, before it is stopped while the process goes on: its end would fail
+// Alive. It does nothing where there is none.
+func (p *Probes) Remove(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byName, name)
 }
 
 // AddCheck adds what else has to be well before the process is ready, such as Manager.Synced of package manager: an

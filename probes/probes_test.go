@@ -356,3 +356,21 @@ func TestSettingsThatBecameUnsafeAreToldByAReadyReplica(t *testing.T) {
 		t.Errorf("the answer is %+v", answer)
 	}
 }
+
+// ended is a controller whose Run has returned.
+type ended struct{}
+
+func (ended) Stats() controller.Stats { return controller.Stats{Ended: true} }
+
+func TestWhatIsRemovedFailsNoProbe(t *testing.T) {
+	p := probes.New()
+	p.Add("sites", ended{})
+	p.Remove("another")
+	if p.Alive().OK || p.Ready().OK {
+		t.Error("a controller that has ended fails no probe")
+	}
+	p.Remove("sites")
+	if alive, ready := p.Alive(), p.Ready(); !alive.OK || !ready.OK {
+		t.Errorf("%+v, %+v", alive, ready)
+	}
+}

@@ -44,7 +44,6 @@ func (p *publisher) describe(primary natsSource) (Entry, error) {
 	if cfg.Filter != ">" {
 		self.Filter = cfg.Filter
 	}
-	self.Owns, self.Watches = resources(p.engine)
 	return Entry{
 		SchemaVersion: SchemaVersion, Kind: cfg.Kind, APIVersion: cfg.APIVersion, Bucket: cfg.Bucket,
 		StatusBucket: self.StatusBucket, Namespaced: cfg.Namespaced, DescribedBy: self.Name, Schema: types.Schema,

@@ -52,8 +52,9 @@ func TestWhatAControllerOwnsAndWatchesIsToldWhereverItIs(t *testing.T) {
 			{In: InKubernetes, Group: "apps", Version: "v1", Resource: "deployments"},
 		}
 		watches := []Resource{{In: InKubernetes, Name: "nodes"}, {In: InNATS, Kind: "Theme", Bucket: "themes"}}
-		if !slices.Equal(self.Owns, owns) || !slices.Equal(self.Watches, watches) || self.Filter != "shop.>" {
-			t.Errorf("it says that it owns %+v, watches %+v, with the filter %q", self.Owns, self.Watches, self.Filter)
+		owned, watched := resources(p.engine)
+		if !slices.Equal(owned, owns) || !slices.Equal(watched, watches) || self.Filter != "shop.>" {
+			t.Errorf("it says that it owns %+v, watches %+v, with the filter %q", owned, watched, self.Filter)
 		}
 		if !p.described.Namespaced {
 			t.Error("it is namespaced")

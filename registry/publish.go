@@ -255,6 +255,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	entry := p.described
 	entry.Controllers = slices.Clone(entry.Controllers)
 	entry.Controllers[0].Instance = p.engine.InstanceID()
+	entry.Controllers[0].Owns, entry.Controllers[0].Watches = resources(p.engine) // some come and go
 	key := Key(entry.Kind, entry.APIVersion)
 	for attempt := 1; ; attempt++ {
 		now, err := b.get(ctx, key)

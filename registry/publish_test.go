@@ -56,6 +56,23 @@ func TestALeaderPublishesItsKindAndWritesOnlyChanges(t *testing.T) {
 	})
 }
 
+func TestTheEntryFollowsTheSourcesOfItsController(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		pages := client[*site](w, w.js, entity.Config{Kind: "Page", Bucket: "pages"})
+		c := run(w, "sites", client[*site](w, w.js, sitesConfig), Publish(Options{Interval: soon}))
+		owns := func(n int) func(*Entry) bool {
+			return func(e *Entry) bool { return len(e.Controllers[0].Owns) == n }
+		}
+		w.published("it owns nothing", owns(0))
+		added, err := c.AddSource(w.Context(), controller.Owns(pages))
+		w.must(err)
+		w.published("it owns pages", owns(1))
+		w.must(added.Remove(w.Context()))
+		w.published("it owns nothing any more", owns(0))
+	})
+}
+
 func TestADeletedEntryComesBack(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -51,6 +52,8 @@ type BrakeList struct {
 	Keys []string `json:"keys"`
 	// Pruned are the primaries that own something which they do not want any more.
 	Pruned []string `json:"pruned"`
+	// List names all keys that are held, on whatever page: another key, and it is another list. "" if there is none.
+	List string `json:"list,omitempty"`
 	// Next is that of both lists: the pages go through all keys in the order of the alphabet.
 	Next string `json:"next,omitempty"`
 }
@@ -76,6 +79,7 @@ func listBrake(ctx context.Context, r *request) (any, error) {
 		return nil, fmt.Errorf("nothing was listed: %w", ctx.Err())
 	}
 	waiting, pruning, _ := r.engine.Explainer().Brake.Held()
+	answer.List = brake.ListID(waiting, pruning)
 	keys, pruned := r.texts(waiting), r.texts(pruning)
 	last := ""
 	for _, key := range slices.Sorted(maps.Keys(keys.Union(pruned))) {
@@ -116,11 +120,19 @@ func (r *request) texts(keys sets.Set[string]) sets.Set[string] {
 // brakeBytes is more than a Brake has in JSON.
 const brakeBytes = 4 << 10
 
-// BrakeRequest is the request of "brake-release" and of "brake-restore". Both members are needed, as "brake-list" or
-// "brake-vanished" gives them.
+// BrakeRequest is the request of "brake-restore". Both members are needed, as "brake-vanished" gives them.
 type BrakeRequest struct {
 	Engagement string `json:"engagement"`
 	Count      *int   `json:"count"`
+}
+
+// BrakeReleaseRequest is the request of "brake-release". Engagement and Count are needed, as "brake-list" gives them.
+// With its List the request is refused if other keys are held than its sender has read, as many as they may be. A
+// leader of an earlier version, which knows no lists, goes by the count alone.
+type BrakeReleaseRequest struct {
+	Engagement string `json:"engagement"`
+	Count      *int   `json:"count"`
+	List       string `json:"list,omitempty"`
 }
 
 // BrakeReleased is the answer to "brake-release".
@@ -131,19 +143,22 @@ type BrakeReleased struct {
 	Released bool `json:"released"`
 }
 
-// named reads a request about the brake and checks that it names what there is.
-func (r *request) named() (engagement string, count int, err error) {
+// named reads a request about the brake, and checks that it names what there is. Only a release may name a list.
+func (r *request) named() (of BrakeReleaseRequest, err error) {
 	if err := r.hasBrake(); err != nil {
-		return "", 0, err
+		return of, err
 	}
-	var of BrakeRequest
-	if err := r.decode(&of); err != nil {
-		return "", 0, err
+	if r.verb.name == "brake-release" {
+		err = r.decode(&of)
+	} else {
+		var all BrakeRequest
+		err = r.decode(&all)
+		of.Engagement, of.Count = all.Engagement, all.Count
 	}
-	if of.Engagement == "" || of.Count == nil || *of.Count < 0 {
-		return "", 0, refuse(codeBadRequest, `engagement and count are needed: {"engagement":"…","count":12}`)
+	if err == nil && (of.Engagement == "" || of.Count == nil || *of.Count < 0) {
+		err = refuse(codeBadRequest, `engagement and count are needed: {"engagement":"…","count":12}`)
 	}
-	return of.Engagement, *of.Count, nil
+	return of, err
 }
 
 // mismatch refuses a request that names something else than what the brake holds.
@@ -153,8 +168,17 @@ func (r *request) mismatch(now *Brake) error {
 	if !now.Engaged {
 		e = refuse(codeConflict, "the brake holds nothing")
 	}
-	e.Brake = now
+	e.Brake, e.List = now, r.heldList()
 	return e
+}
+
+// otherHeld reports whether the brake holds something else than a request names, if it names a list.
+func (r *request) otherHeld(list string) bool { return list != "" && list != r.heldList() }
+
+// heldList is the id of what the brake holds now.
+func (r *request) heldList() string {
+	waiting, pruning, _ := r.engine.Explainer().Brake.Held()
+	return brake.ListID(waiting, pruning)
 }
 
 const (
@@ -166,30 +190,38 @@ const (
 // releaseBrake stores the request, and the brake judges it: it lets go no more than the request names, however many it
 // holds by then.
 func releaseBrake(ctx context.Context, r *request) (any, error) {
-	engagement, count, err := r.named()
+	of, err := r.named()
 	if err != nil {
 		return nil, err
 	}
-	if now := r.brake(); !now.Engaged || now.Engagement != engagement || now.Count != count {
+	engagement, count := of.Engagement, *of.Count
+	now := r.brake()
+	if !now.Engaged || now.Engagement != engagement || now.Count != count || r.otherHeld(of.List) {
 		return nil, r.mismatch(now)
 	}
-	err = r.engine.RequestRelease(ctx, record.Release{
-		At: time.Now().UTC().Format(time.RFC3339), By: "services API: " + r.from, Engagement: engagement, Count: count,
-	})
-	if err != nil {
+	asked := record.Release{
+		At: time.Now().UTC().Format(time.RFC3339Nano), By: "services API: " + r.from, Engagement: engagement,
+		Count: count, List: of.List,
+	}
+	if err = r.engine.RequestRelease(ctx, asked); err != nil {
 		return nil, fmt.Errorf("store the request for a release: %w", err)
 	}
 	r.did(ctx, "", ReasonBrakeRelease, fmt.Sprintf(
 		"a release of the brake was requested, of %d deletes in engagement %s", count, engagement))
 	look := time.NewTicker(releaseLook)
 	defer look.Stop()
-	for asked := time.Now(); time.Since(asked) < releasePatience && ctx.Err() == nil; <-look.C {
-		switch now := r.brake(); {
-		case !now.Engaged || now.Engagement != engagement:
+	held := r.engine.Explainer().Brake
+	for began := time.Now(); time.Since(began) < releasePatience && ctx.Err() == nil; <-look.C {
+		now, refused := r.brake(), held.Refused(asked)
+		switch {
+		case held.Released(engagement):
 			return &BrakeReleased{Count: count, Released: true}, nil
-		case now.Count > count:
-			return nil, r.mismatch(now)
+		case refused, now.Engagement != engagement, now.Count > count:
+			return nil, r.mismatch(now) // what was held came back, or is something else
 		}
+	}
+	if r.otherHeld(of.List) { // since before the brake judged the request
+		return nil, r.mismatch(r.brake())
 	}
 	return &BrakeReleased{Count: count}, nil
 }

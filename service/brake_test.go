@@ -138,6 +138,75 @@ func TestAllThatAReleaseIsForIsListed(t *testing.T) {
 	})
 }
 
+// TestAReleaseOfAListThatHasChangedIsRefused, though as many are held.
+func TestAReleaseOfAListThatHasChangedIsRefused(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		c := w.braked()
+		natstest.Eventually(w, "the sweep of the start is over", func() bool { return c.Stats().Sweeps > 0 })
+		held, admin := c.served().engine.Explainer().Brake, w.js.Conn()
+		await := func() {
+			natstest.Eventually(w, "it is held", func() bool { return c.served().brake().Count == many+1 })
+		}
+		held.AdmitPrune("shop/one", "")
+		await()
+		read := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"limit":3}`)
+		rest := ask[BrakeList](w, admin, "nagi.sites.read.brake-list", `{"after":"`+read.Next+`"}`)
+		if read.List == "" || rest.List != read.List {
+			t.Fatalf("pages of the lists %q and %q", read.List, rest.List)
+		}
+		held.ForgetPrune("shop/one")
+		held.AdmitPrune("shop/other", "")
+		await()
+		body := func(list string) string {
+			return fmt.Sprintf(`{"engagement":%q,"count":%d,"list":%q}`, read.Brake.Engagement, many+1, list)
+		}
+		e := refused(w, admin, "nagi.sites.act.brake-release", body(read.List), 409)
+		if e.List == "" || e.List == read.List || e.Brake == nil || e.Brake.Count != many+1 {
+			t.Errorf("%+v", e)
+		}
+		refused(w, admin, "nagi.sites.act.brake-restore", body(e.List), 400)
+		if s := c.Stats(); s.TornDown != 0 || s.Brake.Held != many || s.Brake.Pruned != 1 {
+			t.Fatalf("%+v", s.Brake)
+		}
+		ask[BrakeReleased](w, admin, "nagi.sites.act.brake-release", body(e.List))
+		natstest.Eventually(w, "all are torn down", func() bool { return c.Stats().TornDown == many })
+	})
+}
+
+// TestAReleaseOfWhatCameBackMeanwhileIsRefused: nothing was released, and the answer does not say so.
+func TestAReleaseOfWhatCameBackMeanwhileIsRefused(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		recorded := &events{}
+		c := w.braked(controller.WithEventRecorder(recorded))
+		read := ask[BrakeList](w, w.js.Conn(), "nagi.sites.read.brake-list", "")
+		keys := read.Keys
+		for next := read.Next; next != ""; {
+			page := ask[BrakeList](w, w.js.Conn(), "nagi.sites.read.brake-list", `{"after":"`+next+`"}`)
+			keys, next = append(keys, page.Keys...), page.Next
+		}
+		// After one request the next is judged a tenth of a second later.
+		w.must(c.served().engine.RequestRelease(t.Context(), record.Release{Engagement: read.Brake.Engagement, Count: many - 1}))
+		natstest.Eventually(w, "one is ignored", func() bool { return recorded.have("BrakeReleaseIgnored") })
+		asked := time.Now()
+		go func() {
+			time.Sleep(10 * time.Millisecond) // the request is stored by then
+			for _, key := range keys {
+				w.put("sites", strings.Replace(key, "/", ".", 1), `{}`)
+			}
+		}()
+		e := refused(w, w.js.Conn(), "nagi.sites.act.brake-release",
+			fmt.Sprintf(`{"engagement":%q,"count":%d,"list":%q}`, read.Brake.Engagement, many, read.List), 409)
+		if took := time.Since(asked); !strings.Contains(e.Description, "holds nothing") || took > 200*time.Millisecond {
+			t.Errorf("after %v: %+v", took, e)
+		}
+		if s := c.Stats(); s.TornDown != 0 || s.Brake.Engaged {
+			t.Errorf("%d torn down, %+v", s.TornDown, s.Brake)
+		}
+	})
+}
+
 // TestAReleaseLetsGoNoMoreThanItNames: the brake judges the request, by what it holds then.
 func TestAReleaseLetsGoNoMoreThanItNames(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {

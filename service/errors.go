@@ -39,7 +39,7 @@ type Error struct {
 	Deletable *int `json:"deletable,omitempty"`
 	// Adoptable is how many orphans can be adopted, likewise.
 	Adoptable *int `json:"adoptable,omitempty"`
-	// List is the id of the list of orphans, if a request named another one.
+	// List is the id of the list of orphans, or of what the brake holds, if a request named another one.
 	List string `json:"list,omitempty"`
 }
 

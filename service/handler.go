@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,7 @@ import (
 const (
 	// schemaVersion is that of requests and answers; another one would not be understood.
 	schemaVersion = "1"
-	// requestTimeout bounds what a request may take, but to list what vanished and to restore it.
+	// requestTimeout bounds what a request may take, but to plan, to list what vanished and to restore it.
 	requestTimeout = 5 * time.Second
 	// longestBody is more than any request needs, in bytes.
 	longestBody = 64 << 10
@@ -38,6 +39,7 @@ type verb struct {
 	whole        bool // it is about the whole controller, and never about one namespace
 	standby      bool // where no replica leads, one that waits answers, too
 	do           func(ctx context.Context, r *request) (answer any, err error)
+	takes        time.Duration // what a request may take; 0 means requestTimeout
 	// turn says what the request is about, if those about the same thing are done one after the other: those are that
 	// write, and so may take long, or do something that the next one takes back.
 	turn func(r *request) (thing string, err error)
@@ -54,6 +56,7 @@ func verbs() []*verb {
 		{name: "brake-list", access: read, whole: true, do: listBrake},
 		{name: "brake-vanished", access: read, whole: true, do: listVanished},
 		{name: "orphans", access: read, whole: true, do: listOrphans},
+		{name: "plan", access: act, do: plan, turn: planTurn, takes: planTimeout},
 		{name: "reconcile", access: act, do: reconcile},
 		{name: "unpark", access: act, do: unpark},
 		{name: "resync", access: act, do: resync},
@@ -166,7 +169,7 @@ func (s *Service) tellDropped(logger klog.Logger, reply string) {
 
 // handle answers a request, now or in its turn. Its time counts from here.
 func (s *Service) handle(ctx context.Context, req micro.Request, r *request) {
-	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(r.verb.takes, requestTimeout))
 	if r.verb.turn == nil {
 		defer cancel()
 		data, err := guarded(func() ([]byte, error) { return s.answer(bounded, r) })

@@ -230,16 +230,17 @@ func TestAReplicaThatDoesNotLeadAdoptsNoOrphans(t *testing.T) {
 		r.run(standby)
 		time.Sleep(10 * time.Second)
 		order := lifecycle.AdoptOrder{From: "shop/young0", To: "shop/old", List: r.list("").List, Expect: 1}
-		for name, c := range map[string]*controlled{"a standby": standby, "one that has stopped": r.controlled} {
-			if c == r.controlled {
-				c.halt()
-			}
+		refuses := func(name string, c *controlled) {
+			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
 			if done, err := c.served().engine.AdoptOrphans(ctx, order); done.Adopted != 0 || err == nil {
 				t.Errorf("%s: %+v, %v", name, done, err)
 			}
-			cancel()
 		}
+		refuses("a standby", standby)
+		r.controlled.halt() // from here on the other one leads
+		refuses("one that has stopped", r.controlled)
 		if of := r.ownerOf("shop/young0"); of != "shop/young0" {
 			t.Errorf("it is owned by %s", of)
 		}

@@ -89,10 +89,21 @@ func explainKey(_ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	e := r.explained(r.engine.Explainer().Explain(key))
-	if data, err := json.Marshal(e); err == nil && len(data) > r.room {
+	if r.fits(&e) {
+		return &e, nil
+	}
+	for i := range e.Outside {
+		e.Outside[i].Resources = nil // how many they are stays
+	}
+	if !r.fits(&e) {
 		e = short(&e)
 	}
 	return &e, nil
+}
+
+func (r *request) fits(e *controller.Explanation) bool {
+	data, err := json.Marshal(e)
+	return err != nil || len(data) <= r.room
 }
 
 // explained is an explanation as who asks may see it: of other replicas those learn who may ask about all keys.

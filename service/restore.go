@@ -152,10 +152,11 @@ type BrakeRestored struct {
 }
 
 func restore(ctx context.Context, r *request) (any, error) {
-	engagement, count, err := r.named()
+	of, err := r.named()
 	if err != nil {
 		return nil, err
 	}
+	engagement, count := of.Engagement, *of.Count
 	if err := r.canRestore(); err != nil {
 		return nil, err
 	}

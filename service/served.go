@@ -18,6 +18,7 @@ import (
 // served is one controller of a service. It implements engine.Beside.
 type served struct {
 	service  *Service
+	of       any            // the controller
 	joined   *engine.Engine // of the last call of New, which may fail yet
 	engine   *engine.Engine // of the controller that New has made
 	primary  primary
@@ -66,7 +67,7 @@ func (c *served) Join(e *engine.Engine) error {
 // Serves is given the controller of the engine that joined, once New has made it, and before it runs. Not before is it
 // served: a New that fails leaves nothing behind.
 func (c *served) Serves(of any) {
-	c.engine = c.joined
+	c.of, c.engine = of, c.joined
 	c.primary, _ = c.engine.Sources()[0].(primary) // Join has looked
 	if s, ok := of.(interface{ Stats() controller.Stats }); ok {
 		c.stats = s.Stats

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 )
@@ -28,6 +26,8 @@ type Service struct {
 	acting  limits
 	dropped rate.Sometimes // how often a request is logged that wants its answer elsewhere
 	started atomic.Bool
+	ended   atomic.Bool
+	changed chan struct{} // has a value while Run is to look at served
 
 	mu     sync.Mutex
 	served []*served
@@ -48,7 +48,7 @@ func For(cfg Config) *Service {
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, reading: newLimits(cfg.ReadRate), acting: newLimits(cfg.ActRate),
-		dropped: rate.Sometimes{Interval: time.Minute},
+		dropped: rate.Sometimes{Interval: time.Minute}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -68,15 +68,16 @@ func (s *Service) Permissions() (entity.PermissionSet, error) { return s.cfg.Per
 func (s *Service) Name() string { return "service " + s.cfg.Name }
 
 // Controller is the option with which controller.New, or WithOptions of the Kumori API, makes a controller reachable.
-// Each controller needs a call of its own, before Service.Run. New fails if another controller of this service has the
-// same name, or if the controller's client uses the connection of the service.
+// Each controller needs a call of its own. While Service.Run runs it is served from its New on, or moments later. New
+// fails if another controller of this service has the same name, if the controller's client uses the connection of the
+// service, or after Service.Run. See also Remove.
 //
 // [controller.Controller.Permissions] then includes the right to write documents, for suspend and resume.
 func (s *Service) Controller() controller.Option {
 	c := &served{service: s, resyncs: rate.Sometimes{Interval: time.Minute}}
 	return func(o *engine.Options) error {
-		if s.started.Load() {
-			return errors.New("service.Controller: the service runs already: make all controllers before")
+		if s.ended.Load() {
+			return errors.New("service.Controller: the service has ended: it answers for nothing any more")
 		}
 		o.Beside = append(o.Beside, c)
 		return nil
@@ -94,6 +95,31 @@ func (s *Service) add(c *served) {
 	defer s.mu.Unlock()
 	if !slices.Contains(s.served, c) {
 		s.served = append(s.served, c)
+		s.tellChanged()
+	}
+}
+
+// Remove has the service answer for a controller no more, from moments later on; another one may have its name at once.
+// It is for controllers whose Run has returned, and does nothing for what the service does not know. A manager calls it
+// when it removes a controller.
+//
+// The requests for it that wait are answered. The library of services takes the endpoints of one away with all others
+// only: so the service is made anew, with another id and with counts from zero. A request of that moment may find no
+// responder; ask again.
+func (s *Service) Remove(controller any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.served)
+	s.served = slices.DeleteFunc(slices.Clone(s.served), func(c *served) bool { return c.of == controller })
+	if len(s.served) < before {
+		s.tellChanged()
+	}
+}
+
+func (s *Service) tellChanged() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // Run will look
 	}
 }
 
@@ -122,7 +148,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	closed := nc.StatusChanged(nats.CLOSED)
 	defer nc.RemoveStatusListener(closed)
 	defer func() { err = errors.Join(err, s.drain(closed)) }()
-	if err := s.register(ctx); err != nil {
+	defer s.ended.Store(true)
+	registered, err := s.register(ctx)
+	if err != nil {
 		return fmt.Errorf("service %q: %w", s.cfg.Name, err)
 	}
 	for left := (looks{rights: true, subscriptions: true}); ; {
@@ -135,59 +163,16 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 			return nil
 		case <-again:
+		case <-s.changed:
+			if registered, err = s.update(ctx, registered); err != nil {
+				return fmt.Errorf("service %q: %w", s.cfg.Name, err)
+			}
+			left.subscriptions = true
 		case <-closed:
 			return fmt.Errorf("service %q: its connection was closed: %w", s.cfg.Name,
 				errors.Join(nats.ErrConnectionClosed, nc.LastError()))
 		}
 	}
-}
-
-// register makes the service. It subscribes without a queue group: the server goes on for minutes to give a process
-// that hangs, or behind a wire that is half open, its share of the requests to a group. So each replica gets each
-// request, and the one that leads answers.
-func (s *Service) register(ctx context.Context) error {
-	svc, err := micro.AddService(s.cfg.Conn, micro.Config{
-		Name: s.cfg.Name, Version: s.cfg.Version, Description: s.cfg.Description,
-		Metadata: map[string]string{
-			"nagi.service": schemaVersion, "nagi.inboxes": strings.Join(s.cfg.Inboxes, ","),
-		},
-		QueueGroupDisabled: true,
-	})
-	if err != nil {
-		return err
-	}
-	for _, c := range s.controllers() {
-		group := svc.AddGroup(s.cfg.Prefix + "." + token(c.name()))
-		for _, v := range verbs() {
-			if err := s.addEndpoints(ctx, group, c, v); err != nil {
-				return errors.Join(err, svc.Stop())
-			}
-		}
-	}
-	return nil
-}
-
-// What waits at one endpoint: more is dropped, so that who sends much cannot fill the memory. As many acts may have
-// their turn, or wait for it.
-const (
-	mostWaiting      = 256
-	mostWaitingBytes = 4 << 20
-)
-
-func (s *Service) addEndpoints(ctx context.Context, group micro.Group, c *served, v *verb) error {
-	subjects := map[string]bool{v.access + "." + v.name: false}
-	if !v.whole && c.primary.Config().Namespaced {
-		subjects[v.access+"."+v.name+".*"] = true
-	}
-	for subject, confined := range subjects {
-		err := group.AddEndpoint(v.name, s.handler(ctx, c, v, confined), micro.WithEndpointSubject(subject),
-			micro.WithEndpointMetadata(map[string]string{"controller": c.name(), "access": v.access}),
-			micro.WithEndpointPendingLimits(mostWaiting, mostWaitingBytes))
-		if err != nil {
-			return fmt.Errorf("endpoint %s of controller %q: %w", subject, c.name(), err)
-		}
-	}
-	return nil
 }
 
 // drain ends the connection when what was asked is answered.

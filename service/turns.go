@@ -87,7 +87,7 @@ func keyTurn(r *request) (string, error) { return r.key() }
 
 // brakeTurn has acts on the brake wait for each other. No key is "".
 func brakeTurn(r *request) (string, error) {
-	_, _, err := r.named()
+	_, err := r.named()
 	return "", err
 }
 

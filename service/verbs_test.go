@@ -14,7 +14,9 @@ import (
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/controllerruntime"
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/engine"
+	"github.com/nagi-runtime/nagi/test/cloudtest"
 	"github.com/nagi-runtime/nagi/test/natstest"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -44,6 +46,9 @@ func TestEachVerbDoesWhatItSays(t *testing.T) {
 		state("none", controller.StateUnknown)
 		const prefix = "nagi.sites.act."
 
+		if e := refused(w, admin, prefix+"plan", `{"key":"shop/calm"}`, 501); !strings.Contains(e.Description, "WithPlan") {
+			t.Errorf("a controller that makes no plans says %+v", e)
+		}
 		refused(w, admin, prefix+"reconcile", `{"key":"shop/parked"}`, 409)
 		refused(w, admin, prefix+"reconcile", `{"key":"shop/invalid"}`, 409)
 		refused(w, admin, prefix+"reconcile", `{"key":"shop/none"}`, 404)
@@ -177,7 +182,7 @@ func TestAProcessHasOneService(t *testing.T) {
 					t.Errorf("%+v", e)
 				}
 			}
-			const whole, withNamespace = 9, 9
+			const whole, withNamespace = 9, 10
 			return of["sites"] == whole+2*withNamespace && of["flat, or so."] == whole+withNamespace
 		})
 
@@ -186,7 +191,7 @@ func TestAProcessHasOneService(t *testing.T) {
 			t.Errorf("in another service: %v", err)
 		}
 		if _, err := controller.New("sites", sites, (&reconciles{}).reconciler(sites), s.Controller()); err == nil ||
-			!strings.Contains(err.Error(), "runs already") {
+			!strings.Contains(err.Error(), "two controllers") {
 			t.Errorf("error %v", err)
 		}
 		other := w.service()
@@ -328,6 +333,26 @@ func TestWhatDoesNotFitIntoAMessageIsPaged(t *testing.T) {
 		}
 		if len(seen) != n || pages < 5 {
 			t.Errorf("%d keys in %d pages", len(seen), pages)
+		}
+	})
+}
+
+// TestWhatAKeyOwnsBehindAnAPIIsCountedWhereItDoesNotFit into a message: the rest of the answer stays.
+func TestWhatAKeyOwnsBehindAnAPIIsCountedWhereItDoesNotFit(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t, natstest.WithMaxPayload(3<<10))
+		var things []external.Resource
+		for i := range 100 {
+			things = append(things, external.Resource{ID: fmt.Sprintf("disk-%090d", i), OwnerKey: "shop/a"})
+		}
+		w.sites(controller.OwnsExternal(cloudtest.NewListed(things...)))
+		w.put("sites", "shop.a", `{}`)
+		natstest.Eventually(w, "it is reconciled", func() bool {
+			return ask[controller.Explanation](w, w.js.Conn(), "nagi.sites.read.explain", `{"key":"shop/a"}`).State == "calm"
+		})
+		e := ask[controller.Explanation](w, w.js.Conn(), "nagi.sites.read.explain", `{"key":"shop/a"}`)
+		if len(e.Outside) != 1 || e.Outside[0].All != 100 || e.Outside[0].Resources != nil || e.Outside[0].Kind != "Thing" {
+			t.Errorf("%+v", e.Outside)
 		}
 	})
 }

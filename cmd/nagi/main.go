@@ -15,10 +15,10 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/nagi-runtime/nagi/cmd/nagi/internal/cli"
+	"github.com/nagi-runtime/nagi/internal/nagi/cli"
 )
 
-//go:generate go test ./internal/cli -run ^TestThePageIsThatOfTheCommands$ -update
+//go:generate go test ../../internal/nagi/cli -run ^TestThePageIsThatOfTheCommands$ -update
 
 func main() {
 	// A second interrupt ends the process at once.

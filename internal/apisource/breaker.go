@@ -124,6 +124,9 @@ func (b *breaker) report(key string, err error) {
 
 // trip opens the breaker, because a call of a key failed. An open breaker stays open.
 func (b *breaker) trip(key string, err error) {
+	if b.life.Err() != nil { // the source has stopped: nothing would close it
+		return
+	}
 	b.mu.Lock()
 	opened := !b.open
 	if _, suspect := b.suspects[key]; !suspect {
@@ -274,9 +277,8 @@ func (b *breaker) Wait(it queue.Item, err error) {
 	})
 	if !isRefusal(err) {
 		b.trip(it.Key, err)
-		return
 	}
-	if _, open := b.nextPoll(); !open {
+	if _, open := b.nextPoll(); !open || b.life.Err() != nil { // nothing polls once the source has stopped
 		b.resume(it.Key)
 	}
 }

@@ -124,17 +124,32 @@ func nameOf(ctx context.Context) string {
 	return "a call"
 }
 
-// Hung names the calls that have not returned though their contexts have ended; "" if there are none.
+// Hung names the calls of the API that have not returned though their contexts have ended; "" if there are none.
+func (s *Source) Hung() string { return namesOf(s.hungNames()) }
+
+// Hung is that of all sources, also of those that were taken out.
 func (s *Set) Hung() string {
+	s.mu.Lock()
+	all := slices.Concat(s.sources(), s.goes)
+	s.mu.Unlock()
 	var names []string
-	for _, each := range s.sources {
-		each.calls.mu.Lock()
-		for _, c := range each.calls.hung {
-			if name := c.name + " of " + each.kind; !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-		each.calls.mu.Unlock()
+	for _, each := range all {
+		names = append(names, each.hungNames()...)
 	}
-	return strings.Join(names, ", ")
+	return namesOf(names)
+}
+
+func (s *Source) hungNames() (names []string) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	for _, c := range s.calls.hung {
+		names = append(names, c.name+" of "+s.kind)
+	}
+	return names
+}
+
+// namesOf lists names, each once.
+func namesOf(names []string) string {
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }

@@ -61,7 +61,7 @@ func (s *Set) IntentsLeft(ctx context.Context, key string) (left LeftOpen, err e
 // Spared returns the sources whose resources stay when a primary goes, because its reconciler only observed them. owned
 // is what the primary owns in each source. It fails where the lists do not tell which resources were only observed.
 func (s *Set) Spared(ctx context.Context, key string, owned map[source.Owned]int) (map[source.Owned]bool, error) {
-	if len(s.sources) == 0 || !s.mayHaveIntents(key) {
+	if len(s.sources()) == 0 || !s.mayHaveIntents(key) {
 		return nil, nil
 	}
 	kept, _, err := s.readIntents(ctx, key)
@@ -77,7 +77,7 @@ func (s *Set) Spared(ctx context.Context, key string, owned map[source.Owned]int
 		}
 	}
 	spared := map[source.Owned]bool{}
-	for _, from := range s.sources {
+	for _, from := range s.sources() {
 		kind, n := from.kind, owned[from]
 		if n == 0 || observed[kind] == 0 {
 			continue

@@ -109,10 +109,7 @@ func (s *Source) caughtUp(key string) bool {
 
 // listedSince tells whether the cache is of a list that began after this time. If not, it asks for one.
 func (s *Source) listedSince(since time.Time) bool {
-	s.schedule.mu.Lock()
-	last := s.schedule.last
-	s.schedule.mu.Unlock()
-	if last.After(since) {
+	if s.schedule.lastListed().After(since) {
 		return true
 	}
 	s.WantList(since)

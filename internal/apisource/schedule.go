@@ -66,6 +66,13 @@ func (l *schedule) end(interval time.Duration, succeeded time.Time) {
 	}
 }
 
+// lastListed is when the last list began that succeeded; zero if there was none.
+func (l *schedule) lastListed() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
 func (l *schedule) want(at time.Time) {
 	l.mu.Lock()
 	if l.wanted.IsZero() || at.Before(l.wanted) {

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -201,7 +203,7 @@ func (s *Source) Resource() owner.Resource { return owner.ResourceOfAPI() }
 func (s *Source) AnyNamespace() bool { return false }
 
 // All implements source.Owned.
-func (s *Source) All() []metav1.Object { return s.cache.all() }
+func (s *Source) All() iter.Seq[metav1.Object] { return slices.Values(s.cache.all()) }
 
 // OwnedBy implements source.Owned. It never fails.
 func (s *Source) OwnedBy(key string) ([]metav1.Object, error) { return s.cache.ownedBy(key), nil }

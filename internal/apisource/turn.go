@@ -110,6 +110,22 @@ func (b *Begun) add(kind string) {
 	}
 }
 
+// planGate is what the calls of a plan pass: the rate, and a timeout. What comes of them says nothing about a key.
+type planGate struct{ source *Source }
+
+var _ external.Gate = planGate{}
+
+// Enter implements external.Gate.
+func (g planGate) Enter(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	return g.source.turn(ctx)
+}
+
+// Timeout implements external.Gate.
+func (g planGate) Timeout() time.Duration { return g.source.config.Timeout }
+
+// Report implements external.Gate.
+func (g planGate) Report(error) {}
+
 // gate is what the calls of one key pass. It implements external.Gate.
 type gate struct {
 	source *Source

@@ -61,6 +61,16 @@ func (u *undeleted) answered(resource external.Resource) {
 	d.answered, d.last = d.answered+1, time.Now()
 }
 
+// answeredAt is when the last Delete of a resource answered success; zero if none did.
+func (u *undeleted) answeredAt(resource external.Resource) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if d := u.byID[resource.ID]; d != nil && d.owner == resource.OwnerKey {
+		return d.last
+	}
+	return time.Time{}
+}
+
 // lookedAt compares with a list that began at this time.
 func (u *undeleted) lookedAt(begun time.Time, settle time.Duration, owner func(id string) (string, bool)) {
 	u.mu.Lock()
@@ -124,7 +134,7 @@ func (s *Source) undeletedErr(owner string) error {
 
 // Undeleted says which resource of a key an API still shows that it says it has deleted; nil if there is none.
 func (s *Set) Undeleted(key string) error {
-	for _, each := range s.sources {
+	for _, each := range s.sources() {
 		if err := each.undeletedErr(key); err != nil {
 			return err
 		}

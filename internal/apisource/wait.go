@@ -32,7 +32,7 @@ func isRefusal(err error) bool {
 // is of another kind, or the key's own fault. Of several errors all must be of that kind: what failed elsewhere has to
 // be tried again while the API is away.
 func (s *Set) WaiterFor(key string, err error) Waiter {
-	if err == nil || len(s.sources) == 0 {
+	if err == nil || len(s.sources()) == 0 {
 		return nil
 	}
 	var first Waiter
@@ -61,7 +61,8 @@ func (s *Set) WaiterFor(key string, err error) Waiter {
 	return nil
 }
 
-// waiterForOne is WaiterFor of one error. An error that does not name its API is about the only API that there is.
+// waiterForOne is WaiterFor of one error. An error that does not name its API is about the only API that there is, if
+// there never was another.
 func (s *Set) waiterForOne(key string, err error) Waiter {
 	if turn, ok := errors.AsType[*turnError](err); ok {
 		return turn
@@ -72,8 +73,8 @@ func (s *Set) waiterForOne(key string, err error) Waiter {
 	var found *Source
 	if unavailable, ok := errors.AsType[*external.UnavailableError](err); ok && unavailable.Kind != "" {
 		found = s.Source(unavailable.Kind)
-	} else if len(s.sources) == 1 {
-		found = s.sources[0]
+	} else {
+		found = s.only()
 	}
 	if found == nil || !isRefusal(err) && found.breaker.ownFault(key) {
 		return nil

@@ -72,7 +72,7 @@ type Anchor struct {
 	Observed uint64 // the revision that was reconciled last
 }
 
-// Config is what a brake works with. Everything is needed.
+// Config is what a brake works with. Everything is needed, but for Shared and Changed.
 type Config struct {
 	Primaries Primaries
 	Anchors   Anchors
@@ -102,6 +102,10 @@ type Config struct {
 	Orphans OrphanCommands
 	// Ignored is called when a request for a release has no effect, with what to do instead.
 	Ignored func(ctx context.Context, message string)
+	// Shared says that several replicas share the keys, and that this brake follows the one that runs while it does not
+	// run itself. Changed is called when what it asks or tells may have changed; it must not call the brake.
+	Shared  bool
+	Changed func()
 	// Board shows an engaged brake as degraded, as long as Run runs.
 	Board *health.Board
 }
@@ -135,6 +139,7 @@ type Brake struct {
 	prunes     prunes
 	known      knownStream
 
+	follow   following
 	requests requests
 	disarmed bool // see Disarm
 	running  bool // between Start and the end of Run
@@ -171,13 +176,6 @@ func New(cfg Config) *Brake {
 // Disarm lets everything go from now on, where one key is reconciled by hand and there is nothing to count.
 func (b *Brake) Disarm() { b.disarmed = true }
 
-// unlock ends a change of the sets.
-func (b *Brake) unlock() {
-	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.unknown)+len(b.allowed)+len(b.excused)+
-		len(b.prunes.allowed) > 0 || b.prunes.any())
-	b.mu.Unlock()
-}
-
 // Start begins a term: it loads what an earlier one left, and makes every delete that is owed a suspect. All caches are
 // synced. It fails only if ctx ends.
 func (b *Brake) Start(ctx context.Context) error {
@@ -207,7 +205,7 @@ func (b *Brake) Start(ctx context.Context) error {
 	b.known = compared
 	b.suspects, b.held = sets.New[string](), sets.New[string]()
 	b.heldOwners, b.unknown = sets.New[string](), sets.New[string]()
-	b.allowed, b.prunes = released, newPrunes(b.prunes.went)
+	b.allowed, b.prunes = released, b.prunesOfTerm()
 	for key := range b.Anchors.All() {
 		switch {
 		case b.Primaries.Exists(key):

@@ -44,6 +44,16 @@ func (p *prunes) reconsider() {
 	p.first, p.last = time.Now(), time.Now()
 }
 
+// prunesOfTerm are those with which a term begins: where replicas share the keys, what this one has asked about.
+func (b *Brake) prunesOfTerm() prunes {
+	next := newPrunes(b.prunes.went)
+	if b.Shared {
+		next.suspects, next.doubt = b.prunes.suspects.Union(b.prunes.held), b.prunes.doubt
+		next.first, next.last = time.Now(), time.Now()
+	}
+	return next
+}
+
 // AdmitPrune reports whether what a primary owns and does not want any more may go. If that is not decided yet, or a
 // release is needed, the primary is enqueued once it may. doubt says what speaks against it; "" is nothing. Only a
 // release lets go what is doubted: what the brake let go before may have been something else.

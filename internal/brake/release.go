@@ -41,6 +41,7 @@ func (b *Brake) letGo() letGo {
 		b.prunes.allowed[key] = true
 	}
 	b.allowed, b.excused = b.allowed.Union(gone.deletes).Union(gone.owners), b.excused.Union(gone.owners)
+	b.requests.released = b.state.Engagement
 	b.state = State{Since: time.Now(), Released: true}
 	b.requests.beginEngagement()
 	b.gone.went, b.cleaned, b.sweptIn = nil, nil, nil

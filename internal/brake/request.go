@@ -15,8 +15,9 @@ import (
 //
 // The rules:
 //
-//   - A request counts if it names the engagement and at least as many deletes as are held. It is judged once the first
-//     sweep of the term has told what it holds back, and no suspects wait for a decision.
+//   - A request counts if it names the engagement and at least as many deletes as are held. If it names a list (see
+//     ListID), just what that has must be held. It is judged once the first sweep of the term has told what it holds
+//     back, and no suspects wait for a decision.
 //   - Any other request is removed without effect, and reported until the brake is released or disengages.
 //   - With nothing engaged a request is removed without effect.
 //   - Release, called where the brake runs, means what is held then, so a count that grows meanwhile does not matter.
@@ -30,6 +31,9 @@ type requests struct {
 	granted   string // the id of the engagement; "" if it is not
 	ignored   string // "" if none was
 	ignoredAt time.Time
+
+	judged   record.Release // the last one that was without effect
+	released string         // the engagement that a release ended last
 }
 
 // beginEngagement forgets what was of the engagement before.
@@ -78,6 +82,20 @@ func (b *Brake) endStoring(here bool) {
 	defer b.unlock()
 	b.requests.storing--
 	b.poke()
+}
+
+// Released reports whether a release, and not what came back, ended the engagement last of all.
+func (b *Brake) Released(engagement string) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	return engagement != "" && b.requests.released == engagement
+}
+
+// Refused reports whether this request was judged last, and was without effect.
+func (b *Brake) Refused(asked record.Release) bool {
+	b.mu.Lock()
+	defer b.unlock()
+	return b.requests.judged == asked
 }
 
 // grant has Run release all that is held, as long as the engagement is this one.
@@ -134,12 +152,14 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 		b.unlock()
 		return
 	}
-	if err == nil && now.Engaged && asked.Engagement == now.Engagement && asked.Count >= now.Count() {
+	counts := err == nil && now.Engaged && asked.Engagement == now.Engagement && asked.Count >= now.Count()
+	if counts && b.isListed(asked.List) {
 		gone := b.letGo()
 		b.unlock()
 		b.released(ctx, gone)
 		return
 	}
+	b.requests.judged = asked
 	b.unlock()
 	switch {
 	case !now.Engaged:
@@ -149,6 +169,8 @@ func (b *Brake) judgeRequest(ctx context.Context) {
 		b.ignore(ctx, fmt.Sprintf("%s is %v", record.Quoted(value), err))
 	case asked.Engagement != now.Engagement:
 		b.ignore(ctx, record.Quoted(value)+" names another engagement")
+	case counts:
+		b.ignore(ctx, record.Quoted(value)+" names another list: other keys are held than its sender has read")
 	default:
 		b.ignore(ctx, record.Quoted(value)+" names fewer deletes than are held")
 	}

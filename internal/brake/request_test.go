@@ -42,6 +42,7 @@ func TestOnlyARequestThatNamesTheEngagementAndItsCountReleases(t *testing.T) {
 		"no number":             {func(e string) string { return e + " all" }, "no engagement"},
 		"below zero":            {func(e string) string { return e + " -1" }, "no engagement"},
 		"an older version's":    {func(string) string { return `{"at":"2026-01-01T00:00:00Z","by":"ReleaseBrake"}` }, "no engagement"},
+		"another list":          {func(e string) string { return `{"engagement":"` + e + `","count":11,"list":"5f1c"}` }, "another list"},
 		"too few":               {func(e string) string { return e + " 10" }, "fewer"},
 		"too few as JSON":       {func(e string) string { return `{"engagement":"` + e + `","count":10}` }, "fewer"},
 		"another engagement":    {func(string) string { return "other 11" }, "another engagement"},
@@ -354,5 +355,34 @@ func TestARequestDoesNotWaitForABacklog(t *testing.T) {
 		if state := w.b.State(); state.Engaged {
 			t.Errorf("still engaged: %+v", state)
 		}
+	})
+}
+
+// TestARequestThatNamesAListReleasesNothingElse: as many are held as its sender has read, and others.
+func TestARequestThatNamesAListReleasesNothingElse(t *testing.T) {
+	held(t, func(t *testing.T, w *world) {
+		request := func() string {
+			waiting, pruning, _ := w.b.Held()
+			state := w.b.State()
+			return fmt.Sprintf(`{"engagement":%q,"count":%d,"list":%q}`, state.Engagement, state.Count(),
+				brake.ListID(waiting, pruning))
+		}
+		read := request()
+		w.put(0, 1)
+		w.lose(name(11))
+		w.settle()
+		w.wantHeld(11)
+		w.ask(read)
+		w.settle()
+		w.wantHeld(11)
+		if len(w.refused) != 1 || !strings.Contains(w.refused[0], "other keys are held than its sender has read") {
+			t.Errorf("refused: %q", w.refused)
+		}
+		if now := request(); now == read {
+			t.Fatalf("other keys, and still %s", now)
+		}
+		w.ask(request())
+		w.settle()
+		w.wantTornDown(11)
 	})
 }

@@ -144,6 +144,16 @@ func (b *Brake) stateIf(news bool) *State {
 	return &state
 }
 
+// unlock ends a change of the sets, and tells of it who follows or is followed.
+func (b *Brake) unlock() {
+	b.busy.Store(len(b.suspects)+len(b.held)+len(b.heldOwners)+len(b.unknown)+len(b.allowed)+len(b.excused)+
+		len(b.prunes.allowed) > 0 || b.prunes.any())
+	b.mu.Unlock()
+	if b.Changed != nil {
+		b.Changed()
+	}
+}
+
 // onBoard is the brake's name on the board.
 const onBoard = "brake"
 
@@ -173,7 +183,9 @@ func (b *Brake) report(ctx context.Context) {
 // leave ends the term: what is on the board is the next leader's.
 func (b *Brake) leave(ctx context.Context) {
 	b.mu.Lock()
-	b.running = false
+	if b.running = false; b.Shared {
+		b.endTerm()
+	}
 	b.unlock()
 	for _, name := range []string{onBoard, b.requestsOnBoard(), b.restoreOnBoard()} {
 		b.Board.Leave(ctx, name, func() error { return nil })

@@ -91,7 +91,12 @@ func (b *Brake) Overrules(key string) bool {
 	return b.streamChanged() || b.state.Released && b.allowed.Has(key)
 }
 
-func (b *Brake) streamChanged() bool { return b.known.changedTo(b.Primaries.Stream()) }
+func (b *Brake) streamChanged() bool {
+	if b.Shared && !b.running {
+		return b.follow.told.StreamChanged
+	}
+	return b.known.changedTo(b.Primaries.Stream())
+}
 
 // unreadable is the identity of a stream that cannot be told apart. No stream has it.
 const unreadable = "unreadable"

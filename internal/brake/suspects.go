@@ -45,7 +45,9 @@ func (b *Brake) Reconsider(key string) bool {
 		return false
 	}
 	b.allowed.Delete(key)
-	b.suspect(key)
+	if b.suspect(key); b.Shared && !b.running {
+		b.follow.agedOut = sets.New(key).Union(b.follow.agedOut)
+	}
 	b.poke()
 	return true
 }

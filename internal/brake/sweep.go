@@ -87,6 +87,10 @@ func (b *Brake) sweep(found []Orphans, disproof string) (free []string, engaged 
 			}
 		}
 	}
+	if b.Shared {
+		b.follow.free = free
+		b.follow.sweep++
+	}
 	b.poke()
 	return free, b.stateIf(now)
 }

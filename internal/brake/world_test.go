@@ -59,7 +59,8 @@ type world struct {
 	onCompare func() // when somebody asks for the revisions of the documents
 	onWeigh   func() // when the brake asks what suspects own, just before it decides about them
 
-	board *health.Board
+	board  *health.Board
+	shared bool // others follow the brake
 
 	b   *brake.Brake // nil between terms
 	end func()       // ends the term
@@ -229,7 +230,7 @@ func (w *world) delete(keys ...string) {
 func (w *world) begin() {
 	w.t.Helper()
 	b := brake.New(brake.Config{
-		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps,
+		Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Secondaries: w.stamps, Shared: w.shared,
 		Bucket: record.NewBucket((*store)(w), "sites-status", w.board), Board: w.board,
 		Marked: w.marked, OwnedBy: w.ownedBy, Owned: w.ownedByAll,
 		Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {

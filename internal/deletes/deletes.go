@@ -69,7 +69,7 @@ type Config struct {
 	Claim     func() owner.Claim
 	// Leads is nil while the term of ctx leads.
 	Leads func(ctx context.Context) error
-	// Late tells of a source that has come late that the brake has not been told yet.
+	// Late tells of a source that has come late that the brake has not been told yet, and of one that was taken away.
 	Late func(Source) bool
 	// Contest is told of a primary of which a delete may be under way from now on that is not answered.
 	Contest func(key string)
@@ -86,6 +86,10 @@ func New(config Config) *Guard { return &Guard{config} }
 // LeaderTrusted is how long the leader's answer is acted on, with the cache alone to say otherwise.
 const LeaderTrusted = 100 * time.Millisecond
 
+// SentFor is how long a delete in NATS is sent again and again to a stream that does not answer. After that it is
+// decided anew: the document may be back by then, and so may the stream, with what it had.
+const SentFor = 2 * time.Second
+
 var (
 	// ErrDocumentReturned is why nothing more goes of a primary that was gone: its document was there when the leader
 	// was asked.
@@ -95,15 +99,15 @@ var (
 	ErrAnotherRevision = errors.New("the document is not at the revision that was reconciled")
 	// ErrHeld is why an object stays: the brake holds it.
 	ErrHeld = errors.New("the brake holds it")
-	// errCame is why nothing is deleted in a source that has come late.
-	errCame = fmt.Errorf("it has just come, and the brake is about to be told: %w", ErrHeld)
+	// errMoves is why nothing is deleted in a source that has come late, or was taken away.
+	errMoves = fmt.Errorf("it has just come, and the brake is about to be told, or it was just taken away: %w", ErrHeld)
 )
 
 // Outdated says why what a source shows must not be acted on for deletes; nil if it may.
 func (g *Guard) Outdated(s Source) error {
 	err := s.Outdated()
 	if err == nil && g.config.Late(s) {
-		err = errCame
+		err = errMoves
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)

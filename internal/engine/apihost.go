@@ -42,7 +42,10 @@ func (h apiHost) RetryAfter(it queue.Item, after time.Duration) {
 }
 
 // Resume makes a primary due whose attempt has failed: the reason may be gone.
-func (e *Engine) Resume(key string) { e.resume(queue.Item{Key: key}) }
+func (e *Engine) Resume(key string) { e.resumeKey(key) }
+
+// resumeKey is resume of a key of which nothing else is known: it is of the backlog.
+func (e *Engine) resumeKey(key string) { e.resume(queue.Item{Key: key, Prio: queue.Background}) }
 
 // resume makes a key due that has waited: for an API, a name, an API server, or the end of a teardown. While another
 // replica works, a key that is gone is forgotten: the record says whether its teardown is owed, and this replica asks
@@ -51,6 +54,7 @@ func (e *Engine) resume(it queue.Item) {
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()
 	if e.leadership.waits && !e.primary.Exists(it.Key) {
+		e.dueBeside(it.Key)
 		return
 	}
 	apiHost{e}.RetryAfter(it, 0)

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/guard"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
@@ -32,7 +32,7 @@ func (e *Engine) call(
 			return a, lookAgain(it, pause)
 		}
 	}
-	source.ForgetNames(e.sources, it.Key)
+	source.ForgetNames(e.sources.Group(), it.Key)
 	operations := it.Ops.Public()
 	own := e.newContext(t, it.Key, operations)
 	own.Recorded = recordsOutcome
@@ -56,10 +56,8 @@ func (e *Engine) call(
 		})
 		a.Under = Aftermath(t.Ctx, before, ctx)
 	}
-	a.Err = guard.Call(func() (err error) {
-		a.Requeue, err = e.reconcile(ctx, it.Key, operations)
-		return err
-	})
+	requeue, err := e.callReconciler(ctx, t, it.Key, operations)
+	a.Requeue, a.Priority, a.Err = requeue.After, requeue.Priority, err
 	a.Took = time.Since(start)
 	e.stats.Running.Add(-1)
 	e.conclude(t, it.Key, state.Loop, own, &a)
@@ -75,6 +73,22 @@ func (e *Engine) call(
 	e.running.Keep(run, a.Took) // an observer that does not return is a reconcile that is stuck
 	cancel()
 	return a, nil
+}
+
+// callReconciler calls the reconciler. Beside a leader nothing is pruned.
+func (e *Engine) callReconciler(
+	ctx context.Context, t *lifecycle.Term, key string, ops operation.Operations,
+) (r Requeue, err error) {
+	e.queue.Spend(key)
+	reconcile := e.reconcile
+	if t.Beside {
+		reconcile = e.unpruned
+	}
+	err = guard.Call(func() (err error) {
+		r, err = reconcile(ctx, key, ops)
+		return err
+	})
+	return r, err
 }
 
 // conclude says what came of the call of the reconciler.
@@ -111,8 +125,3 @@ func (e *Engine) ownWritesMissing(t *lifecycle.Term, key string) time.Duration {
 	}
 	return again
 }
-
-// reconcileID is formatted only when something is logged.
-type reconcileID uint64
-
-func (id reconcileID) String() string { return strconv.FormatUint(uint64(id), 16) }

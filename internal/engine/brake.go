@@ -8,11 +8,15 @@ import (
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
-	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 func (e *Engine) newBrake() *brake.Brake {
+	var changed func()
+	if e.sharing != nil {
+		changed = func() { notifyOf(e.sharing.changed) }
+	}
 	return brake.New(brake.Config{
+		Shared: e.sharing != nil, Changed: changed,
 		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,
@@ -22,7 +26,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		Bucket:      e.reserved,
 		Window:      e.opts.BrakeWindow,
 		Enqueue:     e.queue.Add,
-		Backlog:     func() bool { return e.queue.Counts().Ready[queue.Background] > 0 },
+		Backlog:     func() bool { return e.queue.Counts().Ready[queue.BandBackground] > 0 },
 		Tell:        e.brakeChanged,
 		Ignored: func(_ context.Context, message string) {
 			e.EventOfSelf(EventWarning, "BrakeReleaseIgnored", message)
@@ -88,8 +92,7 @@ func (e *Engine) newBoard() *health.Board {
 	if e.recorder == nil {
 		return health.New(tell)
 	}
-	sources := func() source.Group { return e.sources }
-	outages := &outages{Self: e.EventOfSelf, Sources: sources, StatusBucket: e.statusBucket}
+	outages := &outages{Self: e.EventOfSelf, Sources: e.sources.Group, StatusBucket: e.statusBucket}
 	board := health.New(outages.Before(tell))
 	board.OnLeave(func(ctx context.Context, name string) {
 		outages.Left(name)

@@ -31,13 +31,17 @@ func (e *Engine) ByHand(ctx context.Context) (h Hand, stop func(), err error) {
 	stop = func() {
 		e.queue.ShutDown()
 		endLife()
+		e.sourcesOver()
 		e.mappings.Stop()
-		e.sources.Stop()
+		e.missing.Wait()
+		e.sources.Group().Stop()
+		close(e.changes.down)
 	}
 	if err := e.startSources(ctx, life); err != nil {
 		return h, stop, err
 	}
 	e.APIs.BeginTerm()
+	e.sourcesReady(life)
 	return h, stop, nil
 }
 

@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/guard"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // MostName is how many bytes the name of a controller may have: what the API server of Kubernetes takes as the name of
@@ -39,8 +43,10 @@ func CheckName(name string) error {
 }
 
 // New refuses a controller that lacks something, and what Name and Check refuse. recorded reports whether records have
-// a bucket, or are not wanted.
-func (c *Clients) New(name string, primary NamedClient, reconciles bool, recorded func() bool) error {
+// a bucket, or are not wanted, and emptied whether the cache keeps only metadata.
+func (c *Clients) New(
+	name string, primary NamedClient, reconciles bool, recorded, emptied func() bool,
+) error {
 	switch {
 	case guard.IsNil(primary):
 		return errors.New("the primary's client is nil")
@@ -48,6 +54,8 @@ func (c *Clients) New(name string, primary NamedClient, reconciles bool, recorde
 		return errors.New("the reconciler is nil")
 	case !recorded():
 		return errNoStatusBucket
+	case emptied():
+		return errOnlyMetadata
 	}
 	return errors.Join(CheckName(name), c.Check(primary))
 }
@@ -55,6 +63,9 @@ func (c *Clients) New(name string, primary NamedClient, reconciles bool, recorde
 var errNoStatusBucket = errors.New("the primary has no status bucket, " +
 	"so deletes that happen while the controller is down would be lost: " +
 	"give its client a StatusBucket, or accept that with WithoutTeardown()")
+
+var errOnlyMetadata = errors.New("the cache of the primaries keeps only their metadata (Config.OnlyMetadata), so a " +
+	"reconciler would find them empty, and what they own unwanted: give the controller a client of its own without it")
 
 // NamedClient is a client as its identity, and the kind by which errors name it.
 type NamedClient interface{ Kind() string }
@@ -83,6 +94,14 @@ func (c *Clients) Watch(client NamedClient, port any) {
 	c.watched = append(c.watched, ported{client, port})
 }
 
+// with are the clients of both.
+func (c Clients) with(more Clients) Clients {
+	c.owned = slices.Concat(c.owned, more.owned)
+	c.shares = slices.Concat(c.shares, more.shares)
+	c.watched = slices.Concat(c.watched, more.watched)
+	return c
+}
+
 // Check refuses one client in two sources of a sort, and a primary that owns itself without SelfOwnership. A client may
 // be both owned and watched: primaries may read what others own. Two that share a cache may both be owned: each has the
 // status of its own status bucket. But none may share the primary's: its documents are primaries.
@@ -92,7 +111,32 @@ func (c *Clients) Check(primary NamedClient) error {
 			"take one away"),
 		twice(c.watched, "Watches(%[1]s) is given twice with one client: "+
 			"return the keys of both in one function, and take one away"),
-		c.ownsItself(primary))
+		c.ownsItself(primary), c.sameNames())
+}
+
+// sameNames refuses two buckets of one name in different places: a prune, and health, could not tell them apart.
+func (c *Clients) sameNames() error {
+	for i, client := range c.owned {
+		for _, other := range c.owned[:i] {
+			at, bucket := client.place()
+			if elsewhere, same := other.place(); same == bucket && at != nil && elsewhere != nil && at != elsewhere {
+				return fmt.Errorf("Owns(%s) and Owns(%s) both have a bucket %q, over different connections, and "+
+					"what a primary owns there could not be told apart: give one bucket another name, or a controller "+
+					"of its own", other.Kind(), client.Kind(), bucket)
+			}
+		}
+	}
+	return nil
+}
+
+// place is where the documents of a client are; nil if its port does not tell.
+func (p ported) place() (over *nats.Conn, bucket string) {
+	client, ok := p.NamedClient.(interface{ Config() entity.Config })
+	port, tells := p.port.(interface{ JetStream() jetstream.JetStream })
+	if !ok || !tells || port.JetStream() == nil {
+		return nil, ""
+	}
+	return port.JetStream().Conn(), client.Config().Bucket
 }
 
 func (c *Clients) ownsItself(primary NamedClient) error {

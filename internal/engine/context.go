@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
@@ -13,9 +14,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// runs numbers the reconciles of all controllers of the process.
+var runs atomic.Uint64
+
 // newContext returns the context of one reconcile.
 func (e *Engine) newContext(t *lifecycle.Term, key string, operations operation.Operations) *reconcilectx.Context {
 	c := reconcilectx.NewContext(t.Ctx, &e.contexts, t.Logger, key, operations)
+	c.Run = reconcilectx.RunID(runs.Add(1))
 	if e.opts.LogConstructor != nil {
 		c.WithLogger()
 	}
@@ -42,10 +47,12 @@ func (h reconcileHost) WarnOnce(key, object, reason, message string) {
 }
 
 // Logger implements reconcilectx.Host.
-func (h reconcileHost) Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger {
+func (h reconcileHost) Logger(
+	base logr.Logger, key string, operations operation.Operations, id reconcilectx.RunID,
+) logr.Logger {
 	f := h.opts.LogConstructor
 	if f == nil {
-		return base.WithValues("key", key, "operations", operations, "reconcileID", reconcileID(h.runs.Add(1)))
+		return base.WithValues("key", key, "operations", operations, "reconcileID", id)
 	}
 	logger := base.WithValues("key", key) // what is left if f panics
 	h.callback(klog.NewContext(context.Background(), base), "WithLogConstructor", func() {

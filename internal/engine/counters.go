@@ -17,6 +17,9 @@ func (e *Engine) Counters() *Counts { return &e.stats }
 // QueueCounts counts the keys in the queue.
 func (e *Engine) QueueCounts() queue.Counts { return e.queue.Counts() }
 
+// RateWaits counts how many keys had to wait for the rate.
+func (e *Engine) RateWaits() uint64 { return e.queue.RateWaits() }
+
 // QueueTotals counts how often a key became due, and how often one was added with a delay.
 func (e *Engine) QueueTotals() (adds, delays uint64) { return e.queue.Totals() }
 
@@ -28,7 +31,7 @@ func (e *Engine) Remembered() int { return e.queue.Remembered() + e.keys.Len() +
 func (e *Engine) Phase() (synced, ended bool) { return e.synced.Load(), e.ended.Load() }
 
 // SourceStats tells how the caches of the sources in NATS are doing, by name.
-func (e *Engine) SourceStats() map[string]source.Stats { return e.sources.Stats() }
+func (e *Engine) SourceStats() map[string]source.Stats { return e.sources.Group().Stats() }
 
 // KeyCounts counts the keys whose last attempt failed, those that are parked, and teardowns that are owed.
 func (e *Engine) KeyCounts() (failing, parked, owed int) { return e.keys.Counts() }

@@ -10,7 +10,7 @@ import (
 func (e *Engine) newGuard() *deletes.Guard {
 	return deletes.New(deletes.Config{
 		Kind: e.Kind, Primaries: e.primary, Claim: e.Claim, Leads: e.leadsStill,
-		Late:         func(s deletes.Source) bool { _, late := e.without.Load(s); return late },
+		Late:         func(s deletes.Source) bool { _, late := e.without.Load(s); return late || !e.sources.Has(s) },
 		Contest:      func(key string) { e.life.Contest(key) },
 		LeaderErrors: func() { e.stats.LeaderErrors.Add(1) },
 	})
@@ -19,7 +19,11 @@ func (e *Engine) newGuard() *deletes.Guard {
 // leadsStill is nil while the term of ctx leads. It asks the clock, too, which ends a term: after a pause of the
 // process ctx may hear of that a moment later.
 func (e *Engine) leadsStill(ctx context.Context) error {
-	if won := e.leadership.won.Load(); won != nil && won.Over() {
+	if e.sharing != nil {
+		if !e.sharing.Lasts() {
+			<-ctx.Done()
+		}
+	} else if won := e.leadership.won.Load(); won != nil && won.Over() {
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 )
 
@@ -43,10 +44,13 @@ type Engine struct {
 	statusBucket string
 	opts         Options
 
+	client    NamedClient // of the primaries
 	primary   primary
-	sources   source.Group   // the primary first
+	sources   source.Roster  // the primary first
 	APIs      *apisource.Set // those of them that are behind APIs
 	reconcile Reconcile
+	unpruned  Reconcile // as the user gave it
+	pruner    *lifecycle.Pruner
 	queue     *queue.Queue
 	mappings  *source.Mappings
 	records   records // nil without teardown
@@ -64,10 +68,12 @@ type Engine struct {
 	suspects  loops.Suspects
 	causes    *causes.Table // nil unless an observer wants to know them
 	running   running.Table
+	plans     plans
 	callbacks running.Callbacks
 	recorder  Recorder       // of the engine's own events; nil if there is none
 	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
+	sharing   *sharing // nil unless replicas share the keys
 
 	aftereffects aftereffects
 
@@ -81,10 +87,11 @@ type Engine struct {
 	synced     atomic.Bool // all sources have been
 	ended      atomic.Bool // Run has returned
 	leadership leadership
-	runs       atomic.Uint64 // numbers the reconciles that log something
 
+	changes       changes // of the sources
+	pruned        atomic.Pointer[sets.Set[source.Place]]
 	missing       sync.WaitGroup // follows the optional sources that have not synced
-	without       sync.Map       // those sources, until the brake knows that they have come
+	without       sync.Map       // those sources, until the brake knows that they have come; true: health says so
 	health        *health.Board
 	recordsHealth *health.Reporter // whether records can be written
 	leaseHealth   *health.Reporter // whether the lease can be read and written
@@ -101,15 +108,16 @@ func New[T entity.IEntity](
 ) (*Engine, error) {
 	if err := opts.Clients.New(name, client, reconcile != nil, func() bool {
 		return opts.WithoutTeardown || client.EnginePort().Records() != nil
-	}); err != nil {
+	}, func() bool { return client.Config().OnlyMetadata }); err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
+		client:   client,
 		recorder: opts.Recorder, former: formerKinds{passing: turn.New()},
-		queue:   queue.New(queue.Options{DebounceQuiet: opts.DebounceQuiet, DebounceMax: opts.DebounceMax}),
 		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
+	e.queue, e.changes = e.newQueue(), newChanges()
 	if opts.Observers.TakeCauses() {
 		e.causes = causes.NewTable()
 	}
@@ -117,7 +125,7 @@ func New[T entity.IEntity](
 	e.mappings = source.NewMappings(e, opts.BackoffMin, opts.BackoffMax, func() { e.stats.MapperErrors.Add(1) },
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
-	e.primary = source.NewPrimary(client, observer, opts.Predicates, !opts.WithoutTeardown, e.SourceHealth,
+	e.primary = source.NewPrimary(client, observer, e.Filtered(opts.Predicates), !opts.WithoutTeardown, e.SourceHealth,
 		e.Traced())
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
@@ -133,9 +141,9 @@ func New[T entity.IEntity](
 	}
 	*observer = primaryHandler{
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
-		NoteKey: e.noteKey, Notes: e.index.Begun,
+		NoteKey: e.noteKey, Notes: e.index.Begun, Shared: opts.WithoutLease,
 		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
-		LeaseRenewed: e.leadership.noteRenewed,
+		LeaseRenewed: e.leadership.noteRenewed, LeaseSeen: e.leaseSeen,
 	}
 	e.prune()
 	e.sweeper = &sweeper{
@@ -181,53 +189,31 @@ func (e *Engine) keepRecords(config entity.Config, records records) {
 	}
 	e.APIs = e.newAPIs()
 	e.teardown = e.newTeardown()
+	if e.opts.Shards > 0 {
+		e.sharing = e.newSharing()
+	}
 	e.brake = e.newBrake()
 	e.teardown.Brake = e.brake
 	e.anchors.Overruled = e.brake.Overrules
 	records.BelongTo(cmp.Or(records.Controller(), e.name))
-	e.life = &lifecycle.RecordedLife{
+	led := &lifecycle.RecordedLife{
 		Keys: &e.keys, Anchors: e.anchors, Records: records, Brake: e.brake, Teardown: e.teardown,
 		Primary: e.primary, RecordsHealth: e.recordsHealth, Health: e.health, Reports: &e.reports,
-		Warn: reconcileHost{e}.Warn, Restored: e.aftereffects.restored.Add,
+		Warn: reconcileHost{e}.Warn, Restored: e.aftereffects.restored.Add, Unspent: e.queue.Refund,
 	}
-}
-
-func (e *Engine) addSources() error {
-	e.sources = source.Group{e.primary}
-	for _, build := range e.opts.Sources {
-		s, err := build(e)
-		if err != nil {
-			return err
-		}
-		e.sources = append(e.sources, s)
+	if e.life = led; e.opts.WithoutLease {
+		e.life = lifecycle.NewSharedLife(led)
 	}
-	return nil
 }
 
 // Change changes options that are read while the engine runs, before run.
 func (e *Engine) Change(change func(*Options)) { change(&e.opts) }
-
-// Sources are all sources, the primary's first.
-func (e *Engine) Sources() []source.Source { return e.sources }
 
 // Beside is what runs while the engine leads, beside its work.
 func (e *Engine) Beside() []Beside { return e.opts.Beside }
 
 // Name is the controller's.
 func (e *Engine) Name() string { return e.name }
-
-// Kinds are the kinds of the entities in NATS that are sources, the primary's first.
-func (e *Engine) Kinds() (kinds []string) {
-	for _, s := range e.sources {
-		if s, ok := s.(source.Kinded); ok {
-			kinds = append(kinds, s.Kind())
-		}
-	}
-	return kinds
-}
-
-// owned are the sources in which primaries own something.
-func (e *Engine) owned() []source.Owned { return source.OwnedOf(e.sources[1:]) }
 
 func (e *Engine) newTeardown() *lifecycle.Teardown {
 	return lifecycle.NewTeardown(lifecycle.TeardownConfig{
@@ -275,13 +261,13 @@ func (e *Engine) EventsOf(
 // whose calls go wrong. The others go on.
 func (e *Engine) SourceHealth(ctx context.Context, s source.Source) {
 	e.health.Change(ctx, s.String(), func() error {
-		if _, missing := e.without.Load(s); missing && !source.HasSynced(s) {
+		if told, missing := e.without.Load(s); missing && told.(bool) && !source.HasSynced(s) {
 			return withoutSource(s)
 		}
 		return s.Err()
 	})
 	if cached, ok := s.(source.Cached); ok {
-		e.health.Change(ctx, "settings of "+s.String(), cached.Settings)
+		e.health.Change(ctx, settingsOf(s), cached.Settings)
 	}
 	if called, ok := s.(source.Called); ok {
 		e.health.Change(ctx, callsOf(s), called.Calls)

@@ -6,7 +6,7 @@ import "github.com/nagi-runtime/nagi/internal/explain"
 func (e *Engine) Explainer() *explain.Explainer {
 	return &explain.Explainer{
 		Queue: e.queue, Keys: &e.keys, Running: &e.running, Primary: e.primary, WellFormed: e.WellFormed,
-		Sources: e.sources, Problems: e.health.ByName, Mappings: e.mappings, Lead: e.leading,
+		Sources: e.sources.Group(), APIs: e.APIs, Problems: e.health.ByName, Mappings: e.mappings, Lead: e.leading,
 		Records: e.records, Brake: e.brake, Teardown: e.teardown, Index: &e.index,
 	}
 }
@@ -20,7 +20,9 @@ func (e *Engine) noteKey(key string) {
 
 // leading tells whether this replica works.
 func (e *Engine) leading() explain.Lead {
-	lead := explain.Lead{Started: e.started.Load(), Leads: e.Leads(), Stopped: e.queue.Closed()}
+	lead := explain.Lead{
+		Started: e.started.Load(), Leads: e.Leads(), Stopped: e.queue.Closed(), Beside: e.opts.WithoutLease,
+	}
 	e.leadership.mu.RLock()
 	lead.Synced = lead.Leads || e.leadership.waits
 	e.leadership.mu.RUnlock()

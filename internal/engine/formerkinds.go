@@ -86,7 +86,7 @@ func (e *Engine) findFormer() (named, unnamed []*former) {
 		if source.NotSynced(s) != nil {
 			continue
 		}
-		for _, obj := range s.All() {
+		for obj := range s.All() {
 			f, ok := e.formerIn(s, obj)
 			switch {
 			case !ok:

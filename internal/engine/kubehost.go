@@ -6,7 +6,6 @@ import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
 	"github.com/nagi-runtime/nagi/internal/kubesource"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -35,7 +34,7 @@ func (e *Engine) unansweredBy(err error) *keytable.Unanswered {
 		return nil
 	}
 	by := &keytable.Unanswered{}
-	if server := kubeapi.UnansweredBy(err); kubesource.HasServer(e.sources, server) {
+	if server := kubeapi.UnansweredBy(err); kubesource.HasServer(e.sources.Group(), server) {
 		by.Server = server
 	}
 	return by
@@ -55,10 +54,10 @@ func (e *Engine) answered(server kubeapi.Server) {
 			}
 		})
 		if resumes {
-			e.resume(queue.Item{Key: key})
+			e.resumeKey(key)
 		}
 	}
 }
 
-// KubeHost is the engine as Kubernetes sources see it, and how many sources it has so far.
-func (e *Engine) KubeHost() (host kubesource.Host, number int) { return kubeHost{e}, len(e.sources) }
+// KubeHost is the engine as Kubernetes sources see it, and how many sources it has had so far.
+func (e *Engine) KubeHost() (host kubesource.Host, number int) { return kubeHost{e}, e.sources.Made() }

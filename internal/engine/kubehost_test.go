@@ -25,7 +25,7 @@ func (s serverSource) Server() kubeapi.Server { return s.server }
 func unansweredEngine(servers ...kubeapi.Server) *Engine {
 	e := &Engine{queue: queue.New(queue.Options{})}
 	for _, server := range servers {
-		e.sources = append(e.sources, serverSource{server: server})
+		e.sources.Add(serverSource{server: server})
 	}
 	return e
 }

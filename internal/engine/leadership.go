@@ -54,16 +54,32 @@ func (e *Engine) LeasePause() time.Duration { return e.opts.Lease.RetryPeriod }
 // have gone while a worker of the last term had it. Notice waits meanwhile, or a key that comes back just then would be
 // due no more.
 func (e *Engine) standBy() {
+	if e.sharing != nil {
+		return // each slot begins by itself
+	}
 	e.leadership.mu.Lock()
 	defer e.leadership.mu.Unlock()
 	e.leadership.waits = true
 	e.queue.CancelDueUnless(e.primary.Exists)
+	e.forgetGone()
+	e.causes.Clear()
+}
+
+// forgetStale forgets, as a term begins, what was remembered of keys while this replica still took own writes for their
+// records, which went with their stream: no event tells of that.
+func (e *Engine) forgetStale() {
+	e.leadership.mu.Lock()
+	defer e.leadership.mu.Unlock()
+	e.forgetGone()
+}
+
+// forgetGone forgets what is remembered of keys that are gone. leadership.mu is held.
+func (e *Engine) forgetGone() {
 	for _, key := range e.keys.KeysWhere(func(*keytable.State) bool { return true }) {
-		if e.isGone(key) {
-			e.keys.Forget(key)
+		if e.isGone(key) && !e.dueBeside(key) {
+			e.keys.ForgetButMet(key)
 		}
 	}
-	e.causes.Clear()
 }
 
 // isGone reports whether a key has neither a document nor a record. No event will tell of it any more, so all that is
@@ -72,14 +88,17 @@ func (e *Engine) isGone(key string) bool { return !e.primary.Exists(key) && !e.r
 
 // Notice makes a key due because of something that a source told. A standby keeps keys that exist, so that it takes
 // over warm, and forgets those that are gone, or it would remember every key that ever was: their records and the
-// brake bring them back when its term begins. Then it returns false.
+// brake bring them back when its term begins. Then it returns false. WithoutLease it works on what it has reconciled.
 func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priority) (due bool) {
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()
-	if e.leadership.waits && !e.primary.Exists(key) {
+	if e.waitsFor(key) && !e.primary.Exists(key) {
+		if e.dueBeside(key) {
+			return true
+		}
 		e.queue.CancelDue(key)
 		if e.isGone(key) {
-			e.keys.Forget(key)
+			e.keys.ForgetButMet(key)
 		} else {
 			e.keys.ResetFailures(key) // the replica that leads has its own
 		}
@@ -89,17 +108,37 @@ func (e *Engine) Notice(key string, ops operation.Operations, prio queue.Priorit
 	return true
 }
 
+// waitsFor reports whether this replica is a standby for a key. leadership.mu is held.
+func (e *Engine) waitsFor(key string) bool {
+	if e.sharing != nil {
+		return !e.sharing.isOpen(key)
+	}
+	return e.leadership.waits
+}
+
+// Shares reports whether replicas share the keys, and this one may have some without the lease.
+func (e *Engine) Shares() bool { return e.sharing != nil }
+
+// Works reports whether this replica works at a key.
+func (e *Engine) Works(key string) bool {
+	if e.sharing != nil {
+		return e.sharing.isOpen(key)
+	}
+	return e.Leads()
+}
+
 // Traced reports whether an observer wants to know the causes of reconciles.
 func (e *Engine) Traced() bool { return e.causes != nil }
 
-// Caused notes the write that is about to make a key due. A standby notes none: another replica reconciles it.
+// Caused notes the write that is about to make a key due. A standby notes none: another replica reconciles it, and this
+// one too WithoutLease alone.
 func (e *Engine) Caused(key string, c *causes.Cause) {
 	if c == nil {
 		return
 	}
 	e.leadership.mu.RLock()
 	defer e.leadership.mu.RUnlock()
-	if !e.leadership.waits {
+	if !e.waitsFor(key) || e.opts.WithoutLease {
 		e.causes.Add(key, c)
 	}
 }

@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
@@ -48,8 +52,33 @@ func TestAKeyThatComesBackAsAReplicaBeginsToStandByStaysDue(t *testing.T) {
 		e.queue.Add("home", operation.Of(operation.Secondary), queue.Secondary) // a secondary was listed first
 		e.standBy()
 		<-noticed
-		if e.queue.Counts().Ready[queue.Live] != 1 {
+		if e.queue.Counts().Ready[queue.BandLive] != 1 {
 			t.Errorf("due: %+v", e.queue.Counts())
+		}
+	})
+}
+
+// TestATermBeginsWithoutWhatIsGone: a standby had heard of a delete while it took an own write for the record, which then
+// went with its stream. Nothing told of that, and the key was remembered until there was a document again.
+func TestATermBeginsWithoutWhatIsGone(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		e := engineOfSites(t, DefaultOptions())
+		held := `{"holderIdentity":"another","leaseDurationSeconds":5}`
+		if _, err := e.records.PutReserved(t.Context(), record.KeyLease, []byte(held), 0); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx) }()
+		time.Sleep(time.Second)
+		e.keys.ObserveDelete("home", keytable.ObservedDelete{})
+		time.Sleep(10 * time.Second)
+		if !e.Leads() || e.keys.Of("home").Deleted != nil {
+			t.Errorf("it leads: %v, and remembers %+v", e.Leads(), e.keys.Of("home"))
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -35,6 +35,11 @@ func (e *Engine) elect(ctx context.Context, lead func(context.Context, *lease.Te
 		Existed:  e.leaseExisted,
 		Removed:  e.leaseRemoved,
 		Holder:   func(identity string) { e.leadership.holder.Store(&identity) },
+		Barred:   e.barredByMembers,
+		Shards:   e.opts.Shards,
+	}
+	if e.sharing != nil {
+		cfg.Barred = nil
 	}
 	lead = e.tellTerms(ctx, cfg.Identity, lead)
 	if err := lease.WhileElected(ctx, lease.Candidate{
@@ -83,11 +88,36 @@ func (e *Engine) leaseExisted(ctx context.Context) bool {
 	switch {
 	case err != nil:
 		return true
-	case documents.Age < e.opts.Lease.Duration:
-		return false // both are new: a first start
+	case documents.Age < e.opts.Lease.Duration && documents.Created.Sub(records.Created).Abs() < madeTogether:
+		return false // both are new, and of one age: a first start
 	}
-	// Each replica that works has a consumer of the documents, and one that is cut off had it until a moment ago.
-	return documents.Consumers > 1 || documents.Lingers < e.opts.Lease.Duration
+	// Each replica that works has a consumer of the documents, and one that is cut off had it until a moment ago. This
+	// one has its own once it watches: before, the only one may be another's.
+	if !e.awaitWatch(ctx) {
+		return true // it is not known
+	}
+	documents, err = e.primary.StreamState(ctx)
+	return err != nil || documents.Consumers > 1 || documents.Lingers < e.opts.Lease.Duration
+}
+
+const (
+	// madeTogether is within how long a first start makes both buckets. Apart by more, one of them was made anew.
+	madeTogether = time.Second
+	// watchPatience is how long a cache that has listed may take to watch. A lease that is free waits so long at most.
+	watchPatience = 2 * time.Second
+	watchPause    = 5 * time.Millisecond
+)
+
+// awaitWatch waits until the cache of documents watches, and reports whether it does.
+func (e *Engine) awaitWatch(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	defer cancel()
+	for !e.primary.Watches() {
+		if !pause(ctx, watchPause) {
+			return false
+		}
+	}
+	return true
 }
 
 // awaitRecords waits until the cache of records shows what the last holder of the lease wrote, and takes over its
@@ -106,24 +136,31 @@ type recordsCache interface {
 	Status() natsinformer.Status
 }
 
-// awaitShown waits until a cache shows the stream that it is of, up to the revision acquired, or the stream that came
-// after that one. The cache may show an older stream still, whose revisions say nothing. A stream that was put back
-// from a backup may have the time of creation of the one before: the cursor of that one lies beyond its end.
+// awaitShown waits until a cache shows the stream that it is of, up to the revision acquired.
+//
+// A stream whose end has been before that revision for leaderBehind is not the one that had the lease: it was made
+// anew, or put back from a backup. Then it is enough that the cache has listed it. The cache may show an older stream
+// still, whose revisions say nothing. A stream from a backup may have the time of creation of the one before: the
+// cursor of that one lies beyond its end.
 func awaitShown(
 	ctx context.Context, informer recordsCache, state func(context.Context) (entity.StreamState, error),
 	acquired uint64,
 ) error {
-	var first time.Time // the stream that had the lease
+	var endsBefore time.Time // since when the stream's end is before the revision acquired
 	for ctx.Err() == nil {
 		cursor := informer.Cursor() // before the stream's end is asked for, which never lies before it in one stream
 		stream, err := state(ctx)
 		status := informer.Status()
-		if first.IsZero() {
-			first = stream.Created
+		switch {
+		case err != nil || stream.LastSeq >= acquired:
+			endsBefore = time.Time{}
+		case endsBefore.IsZero():
+			endsBefore = time.Now()
 		}
+		another := !endsBefore.IsZero() && time.Since(endsBefore) >= leaderBehind
 		shown := err == nil && status.StreamCreated.Equal(stream.Created) && !status.Relisting &&
 			cursor <= stream.LastSeq // else also where the leader is behind, for a moment
-		if shown && (informer.Cursor() >= acquired || !stream.Created.Equal(first)) {
+		if shown && (informer.Cursor() >= acquired || another) {
 			return nil
 		}
 		slice, cancel := context.WithTimeout(ctx, recordsLook)
@@ -136,6 +173,9 @@ func awaitShown(
 	}
 	return context.Cause(ctx)
 }
+
+// leaderBehind is longer than a new leader of a stream lacks what the last one had.
+const leaderBehind = 2 * time.Second
 
 // recordsLook is the pause between two looks at whether the cache of records shows the stream that has the lease.
 const recordsLook = 250 * time.Millisecond

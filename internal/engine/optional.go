@@ -6,27 +6,29 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
 
-// The rule for an optional source that has not synced: the rest goes on. The source is degraded under its name, and it
-// is outdated, so no sweep, cascade or prune believes what it does not show, and a teardown that would delete there
-// waits. When it has synced, the brake decides anew about what it let go without knowing how much that owned there.
-// Then all primaries are due, and so are the teardowns that are owed.
+// The rule for an optional source that has not synced, and for one that was added while the engine runs: the rest goes
+// on. The source is degraded under its name, and it is outdated, so no sweep, cascade or prune believes what it does
+// not show, and a teardown that would delete there waits. When it has synced, the brake decides anew about what it let
+// go without knowing how much that owned there. Then all primaries are due, and so are the teardowns that are owed.
 
 // withoutSource says why an optional source is degraded that has not synced.
 func withoutSource(s source.Source) error {
-	return fmt.Errorf("%w; it is optional, so all that does not need it goes on, and nothing is deleted because of "+
-		"what it does not show; primaries are reconciled again when it comes", source.NotSynced(s))
+	why := "it was added while the controller runs"
+	if s.IsOptional() {
+		why = "it is optional"
+	}
+	return fmt.Errorf("%w; %s, so all that does not need it goes on, and nothing is deleted because of "+
+		"what it does not show; primaries are reconciled again when it comes", source.NotSynced(s), why)
 }
 
-// workWithout reports an optional source until it has synced, and then makes due what may have waited for it.
+// workWithout makes due what may have waited for a source once it has synced.
 func (e *Engine) workWithout(life context.Context, s source.Source) {
-	e.SourceHealth(life, s)
 	if !cache.WaitFor(life, "", s.Synced()...) {
 		return
 	}
@@ -35,10 +37,10 @@ func (e *Engine) workWithout(life context.Context, s source.Source) {
 	}
 	e.without.Delete(s)
 	e.SourceHealth(life, s)
-	klog.FromContext(life).Info("An optional source has synced; all primaries are reconciled again",
+	klog.FromContext(life).Info("A source has come, and synced; all primaries are reconciled again",
 		"source", s.String())
 	if owned, ok := s.(source.Owned); ok && owned.Owns() && e.claim != nil {
-		e.claim.CameLate(life, record.SeenIn([]source.Owned{owned}, e.Claim()))
+		e.claim.CameLate(life, s.String(), record.SeenIn([]source.Owned{owned}, e.Claim()))
 	}
 	if e.Leads() {
 		e.renameFormer(life) // before the teardowns look for what their keys own
@@ -67,7 +69,7 @@ func (e *Engine) resumeOwed() {
 	for key, held := range e.records.All() {
 		if record.IsAnchor(held) && !e.primary.Exists(key) && !e.brake.Holds(key) {
 			e.keys.Amend(key, func(s *keytable.State) { s.Failures = 0 })
-			e.resume(queue.Item{Key: key})
+			e.resumeKey(key)
 		}
 	}
 }

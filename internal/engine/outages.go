@@ -60,13 +60,16 @@ func recordsOf(statusBucket string) string { return "records (bucket " + statusB
 // leaseOf is the board's name of the lease.
 func leaseOf(statusBucket string) string { return "lease (bucket " + statusBucket + ")" }
 
+// settingsOf is the board's name of the settings of the buckets of a source.
+func settingsOf(s source.Source) string { return "settings of " + s.String() }
+
 // callsOf is the board's name of the calls of a source, which may go wrong while its news comes.
 func callsOf(s source.Source) string { return "calls of " + s.String() }
 
 // isOver returns whether what the board knows by a name is reached over a connection of NATS.
 func (e *Engine) isOver(nc *nats.Conn) func(name string) bool {
 	return func(name string) bool {
-		for _, s := range e.sources {
+		for _, s := range e.sources.Group() {
 			if s.String() != name {
 				continue
 			}

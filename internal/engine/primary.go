@@ -6,9 +6,11 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/explain"
+	"github.com/nagi-runtime/nagi/internal/fence"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -20,12 +22,15 @@ type primary interface {
 	Keys() []string
 	InvalidKeys() []string
 	CheckKey(key string) error
+	CheckIndex(name string) error
+	KeysByIndex(name, value string) ([]string, error)
 	deletes.Primaries
 	Encode(ctx context.Context, obj runtime.Object) ([]byte, error)
 	UpdateStatus(ctx context.Context, obj entity.IEntity) error
 	StatusChange(obj entity.IEntity) (*entity.StatusChange, error)
 	Stream() source.Stream
 	StreamID() string
+	Watches() bool
 	StreamState(ctx context.Context) (entity.StreamState, error)
 	JetStream() jetstream.JetStream
 	Aged(key string) (marker uint64)
@@ -41,6 +46,9 @@ type records interface {
 	lifecycle.TeardownRecords
 	explain.Records
 	StreamState(ctx context.Context) (entity.StreamState, error)
+	record.ShardRecords
+	ReservedInformer(prefix string, onError func(error)) (natsinformer.Informer, error)
+	FenceBy(of fence.Of)
 	LastDocumentLacks(*entity.Record) string
 	// BelongTo says whose the records are, Controller who said so last.
 	BelongTo(controller string)

@@ -27,8 +27,12 @@ type primaryHandlerHost interface {
 	source.Enqueuer
 	// WellFormed tells whether the bucket can have such a key.
 	WellFormed(key string) bool
-	// Leads reports whether this replica works.
-	Leads() bool
+	// RecordWent is told of a record that was deleted, if that was seen.
+	RecordWent(key string, deleted any)
+	// Anchored is told of a key whose record has come or has changed.
+	Anchored(key string)
+	// Works reports whether this replica works at a key.
+	Works(key string) bool
 }
 
 // primaryHandler implements source.Listener. Its fields are set before the sources start.
@@ -42,13 +46,15 @@ type primaryHandler struct {
 	// NoteKey is called for each key whose document or record has changed, if Notes does not say that it does nothing.
 	NoteKey func(key string)
 	Notes   func() bool
+	Shared  bool // WithoutLease: Anchored is to be called, too
 
 	Brake        *brake.Brake // nil without teardown, as are the next
 	Anchors      *record.Anchors
 	Claim        *record.Claim
 	Garbled      *record.Garbled
-	LeaseRenewed func()          // the cache of records shows that a replica took or renewed the lease
-	LeaseRemoved chan<- struct{} // gets an element when the key of the lease was seen to vanish
+	LeaseRenewed func()             // the cache of records shows that a replica took or renewed the lease
+	LeaseSeen    func(value []byte) // and this is what it wrote
+	LeaseRemoved chan<- struct{}    // gets an element when the key of the lease was seen to vanish
 }
 
 var _ source.Listener = (*primaryHandler)(nil)
@@ -95,9 +101,13 @@ func (o *primaryHandler) Deleted(key string, last metav1.Object, deletion natsin
 		s.NewlyDecodable, s.DeletedAnchor, s.Failures, s.Terminals = false, nil, 0, 0
 		s.Deleted = &keytable.ObservedDelete{
 			Object: last, Evidenced: deletion.Evidenced,
+			Expired: deletion.Reason == natsinformer.ExpiryMarker && deletion.Evidenced,
 			AgedOut: deletion.Reason == natsinformer.ExpiryMarker && !deletion.Evidenced,
 		}
 	})
+	if o.Brake != nil && !deletion.Evidenced && record.IsAnchor(o.Anchors.Cached(key)) {
+		o.Brake.Suspect(key)
+	}
 	op := operation.Delete
 	if deletion.Reason == natsinformer.PurgeMarker {
 		op = operation.Purge
@@ -141,17 +151,22 @@ func (o *primaryHandler) Decodable(key string, exists bool) {
 
 // RecordChanged implements source.Listener.
 func (o *primaryHandler) RecordChanged(changed any) {
-	if !o.Notes() {
+	if !o.Notes() && !o.Shared {
 		return
 	}
 	if key, err := cache.MetaNamespaceKeyFunc(changed); err == nil && !source.IsReserved(key) {
 		o.NoteKey(key)
+		o.Anchored(key)
 	}
 }
 
 // RecordDeleted implements source.Listener.
 func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
 	o.NoteKey(key)
+	o.RecordWent(key, deleted)
+	if !exists && !o.Works(key) && o.Brake != nil {
+		o.Brake.WentElsewhere(key)
+	}
 	if exists {
 		// Deleted by hand: without it a delete of the primary while we are down would be lost.
 		if lost, _, ok := entity.RecordOf(deleted); ok && record.IsAnchor(lost) {
@@ -166,10 +181,14 @@ func (o *primaryHandler) RecordDeleted(key string, exists bool, deleted any) {
 	}
 	// Torn down, by the replica that leads or by us. Our worker forgets the key itself when it has reported the end;
 	// but not if its term is over and another replica finished what it began.
-	if !o.Leads() {
-		o.Keys.Forget(key)
-	} else if !o.Queue.Running(key) {
+	works := o.Works(key)
+	if works && o.Queue.Running(key) || state.Met && o.Notice(key, operation.Of(operation.Delete), queue.Live) {
+		return
+	}
+	if works && !state.Met {
 		o.Keys.ForgetTeardown(key)
+	} else {
+		o.Keys.Forget(key)
 	}
 }
 
@@ -193,6 +212,7 @@ func (o *primaryHandler) Reserved(name string, value []byte) {
 	}
 	if name == record.KeyLease && value != nil && lease.HolderOf(value) != "" {
 		o.LeaseRenewed()
+		o.LeaseSeen(value)
 	}
 	if name == record.KeyLease && value == nil {
 		select {

@@ -2,13 +2,12 @@ package engine
 
 import (
 	"github.com/nagi-runtime/nagi/internal/keytable"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 // isDegraded reports whether a source in NATS does not work now: what fails meanwhile may be its fault.
 func (e *Engine) isDegraded() bool {
-	for _, s := range e.sources {
+	for _, s := range e.sources.Group() {
 		if _, inNATS := s.(source.Cached); inNATS && s.Err() != nil {
 			return true
 		}
@@ -31,7 +30,7 @@ func (e *Engine) recovered(s source.Source) {
 			}
 		})
 		if resumes {
-			e.resume(queue.Item{Key: key})
+			e.resumeKey(key)
 		}
 	}
 }
@@ -40,7 +39,7 @@ func (e *Engine) recovered(s source.Source) {
 // which the brake sees to.
 func (e *Engine) ownedStreams() (n uint64) {
 	all := map[string]source.Stats{}
-	for _, s := range e.sources[1:] {
+	for _, s := range e.sources.Group()[1:] {
 		if cached, inNATS := s.(source.Cached); inNATS {
 			cached.Stats(all)
 		}

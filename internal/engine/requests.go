@@ -26,7 +26,12 @@ func (e *Engine) EnqueueFromHandler(key string) {
 
 // EnqueueAfter is enqueue after a delay.
 func (e *Engine) EnqueueAfter(key string, op operation.Operation, d time.Duration) {
-	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, queue.Live, d, queue.UserDelay)
+	e.EnqueueWith(key, op, queue.Live, d)
+}
+
+// EnqueueWith is EnqueueAfter with a priority.
+func (e *Engine) EnqueueWith(key string, op operation.Operation, prio queue.Priority, d time.Duration) {
+	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, prio, d, queue.UserDelay)
 }
 
 // EnqueueOwner makes the owner of a secondary due, unless Notice forgets it.
@@ -39,12 +44,19 @@ func (e *Engine) EnqueueOwner(key string) {
 func LastKnown[T entity.IEntity](
 	ctx context.Context, e *Engine, client entity.IEntityClient[T], key string,
 ) (T, error) {
-	var none T
 	if e.records == nil || e.primary.Exists(key) {
 		if obj, err := client.Get(ctx, key); err == nil || !apierrors.IsNotFound(err) {
 			return obj, err
 		}
 	}
+	return LastDeleted(ctx, e, client, key)
+}
+
+// LastDeleted is LastKnown of a primary that is gone: a document that has come since is not what was deleted.
+func LastDeleted[T entity.IEntity](
+	ctx context.Context, e *Engine, client entity.IEntityClient[T], key string,
+) (T, error) {
+	var none T
 	if deleted := e.keys.Of(key).Deleted; deleted != nil {
 		if obj, ok := deleted.Object.(T); ok && !e.anchors.HasWhole(ctx, key, obj) {
 			last := obj.DeepCopyObject().(T)

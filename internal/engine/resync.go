@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// slots is into how many steps an interval is divided: keys whose turns fall into the same step come together.
-const slots = 1000
+// intervalSteps is into how many steps an interval is divided: keys whose turns fall into the same step come together.
+const intervalSteps = 1000
 
 // resyncOnce calls due for each key, in its turn within the interval. It returns true when the interval is over, and
 // false when ctx has ended.
 func resyncOnce(ctx context.Context, interval time.Duration, keys []string, due func(key string)) bool {
 	start := time.Now()
-	step := max(interval/slots, time.Millisecond)
+	step := max(interval/intervalSteps, time.Millisecond)
 	turns := turnsOf(keys, interval, step)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

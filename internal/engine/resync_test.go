@@ -28,7 +28,7 @@ func TestEachKeyIsDueOnceInItsTurn(t *testing.T) {
 			t.Errorf("it returned %v after %v, want true after %v", done, took, interval)
 		}
 		for _, key := range keys {
-			turn := turnOf(key, interval).Truncate(interval / slots)
+			turn := turnOf(key, interval).Truncate(interval / intervalSteps)
 			if at, was := due[key]; !was || at != turn {
 				t.Errorf("%s was due after %v (%v), want %v", key, at, was, turn)
 			}
@@ -67,14 +67,14 @@ func TestTurnsAreSpreadWhateverTheKeysLookLike(t *testing.T) {
 	for _, format := range []string{"site-%03d", "site-%d", "%d", "shop/site-%d", "a.very.long.name.that.ends.in.%d",
 		"%d-site"} {
 		var inSlot [tenths]int
-		var inStep [slots]int
+		var inStep [intervalSteps]int
 		for i := range keys {
 			turn := turnOf(fmt.Sprintf(format, i), time.Hour)
 			if turn < 0 || turn >= time.Hour {
 				t.Fatalf("turn %v is not within the interval", turn)
 			}
 			inSlot[turn*tenths/time.Hour]++
-			inStep[turn*slots/time.Hour]++
+			inStep[turn*intervalSteps/time.Hour]++
 		}
 		if fewest, most := slices.Min(inSlot[:]), slices.Max(inSlot[:]); fewest < keys/tenths/2 ||
 			most > keys/tenths*3/2 {

@@ -7,6 +7,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/denials"
 	"github.com/nagi-runtime/nagi/internal/health"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // watchRights has the board say which of the buckets of the sources the user may not write to, until ctx ends. A
@@ -18,18 +19,12 @@ func (e *Engine) watchRights(ctx context.Context) {
 		return
 	}
 	known := denials.Of(nc.Conn())
-	var buckets []string
-	for _, s := range e.sources {
-		if s, ok := s.(interface{ Config() entity.Config }); ok {
-			buckets = append(buckets, s.Config().Bucket)
-		}
-	}
 	for {
 		changed := known.Changed()
 		next := time.Hour
-		for _, bucket := range buckets {
+		for bucket := range e.bucketsWritten() {
 			since, again, err := known.MayNotWrite(bucket)
-			name := "writes to bucket " + bucket
+			name := writesTo(bucket)
 			if err == nil {
 				e.health.Set(ctx, name, nil)
 				continue
@@ -47,6 +42,20 @@ func (e *Engine) watchRights(ctx context.Context) {
 		}
 		wait.Stop()
 	}
+}
+
+// writesTo is the board's name of the right to write to a bucket.
+func writesTo(bucket string) string { return "writes to bucket " + bucket }
+
+// bucketsWritten are those of the documents of the sources.
+func (e *Engine) bucketsWritten() sets.Set[string] {
+	buckets := sets.New[string]()
+	for _, s := range e.sources.Group() {
+		if s, ok := s.(interface{ Config() entity.Config }); ok {
+			buckets.Insert(s.Config().Bucket)
+		}
+	}
+	return buckets
 }
 
 // isTold reports whether an error is that of a missing right which the log has already.

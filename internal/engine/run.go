@@ -45,12 +45,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	began := time.Now()
 	err := e.startSources(ctx, life)
 	if err == nil {
-		logger.Info("Caches synced", "sources", len(e.sources), "primaries", len(e.primary.Keys()),
+		logger.Info("Caches synced", "sources", len(e.sources.Group()), "primaries", len(e.primary.Keys()),
 			"took", time.Since(began).Round(time.Millisecond))
 		e.synced.Store(true)
+		e.sourcesReady(life)
 		err = e.lead(ctx, life, endLife)
 	}
 	e.queue.ShutDown()
+	e.plans.end(ErrStopped)
 	endLife(ErrStopped) // a mapper that waits for something must not hold up the end
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = nil // stopped during the sync
@@ -63,9 +65,12 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
+		e.plans.making.Wait()
+		e.sourcesOver()
 		e.mappings.Stop()
 		e.missing.Wait()
-		e.sources.Stop()
+		e.sources.Group().Stop()
+		close(e.changes.down)
 		endTelling()
 		background.Wait()
 	}()
@@ -79,7 +84,7 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 			return fmt.Errorf("controller %q: %s did not return within %v after its context was cancelled; "+
 				"it and the sources were left behind: let the client heed its context", e.name, hung, stuckPatience)
 		}
-		return fmt.Errorf("controller %q: a mapper, a predicate or another callback did not return "+
+		return fmt.Errorf("controller %q: a mapper, a predicate, a plan or another callback did not return "+
 			"within %v after its context was cancelled; it and the sources were left behind", e.name, stuckPatience)
 	}
 }
@@ -88,8 +93,12 @@ func (e *Engine) stopSources(background *sync.WaitGroup, endTelling func()) erro
 // the installation, the sources in NATS and Kubernetes start first: what they hold may carry its id. Resources behind
 // APIs are listed under it.
 func (e *Engine) startSources(ctx, life context.Context) error {
+	if err := e.changes.Take(ctx); err != nil { // one that is added just now comes with them
+		return err
+	}
+	e.changes.Give()
 	if e.claim == nil {
-		return e.syncSources(ctx, life, e.sources)
+		return e.syncSources(ctx, life, e.sources.Group())
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
 	defer cancel()
@@ -97,9 +106,9 @@ func (e *Engine) startSources(ctx, life context.Context) error {
 		return err
 	}
 	e.records.BelongTo(e.name)
-	now, later := e.sources, source.Group(nil)
+	now, later := e.sources.Group(), source.Group(nil)
 	if e.InstanceID() == "" {
-		now, later = e.sources.Without(isBehindAPI)
+		now, later = e.sources.Group().Without(isBehindAPI)
 	}
 	if err := e.syncSources(bounded, life, now); err != nil {
 		return err
@@ -125,7 +134,7 @@ func isBehindAPI(s source.Source) bool {
 func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.CacheSyncTimeout, errSyncTimeout)
 	defer cancel()
-	if err := sources.Start(life); err != nil {
+	if err := sources.Start(func(s source.Source) context.Context { return e.lifeOf(s, life) }); err != nil {
 		return fmt.Errorf("controller %q: %w", e.name, err)
 	}
 	required, optional := sources.Without(source.IsOptional)
@@ -134,6 +143,7 @@ func (e *Engine) syncSources(ctx, life context.Context, sources source.Group) er
 	}
 	for _, s := range optional.StillMissing(ctx, life) {
 		e.without.Store(s, true)
+		e.SourceHealth(life, s)
 		e.missing.Go(func() { e.workWithout(life, s) })
 	}
 	return nil
@@ -162,11 +172,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	}
 	election, endElection := context.WithCancel(life)
 	elected := make(chan error, 1)
-	go func() {
-		elected <- e.elect(election, func(term context.Context, won *lease.Term) {
-			e.serve(term, life, election, ctx, won)
-		})
-	}()
+	go func() { elected <- e.electAndWork(election, life, ctx, &triggers) }()
 	var err error
 	var stuck error
 	select {
@@ -178,6 +184,7 @@ func (e *Engine) lead(ctx, life context.Context, endLife context.CancelCauseFunc
 	}
 	e.leadership.stopping.Store(true)
 	e.queue.ShutDown()
+	e.plans.end(ErrStopped)
 	endTriggers()
 	if e.async != nil {
 		e.async.CloseSoon()
@@ -249,7 +256,7 @@ func (e *Engine) EnqueueAll(ops operation.Operations, among func(key string) boo
 	}
 	for _, key := range e.keys.Where(func(s *keytable.State) bool { return s.Failures > 0 && s.Owed }) {
 		if (among == nil || among(key)) && !e.primary.Exists(key) {
-			e.resume(queue.Item{Key: key})
+			e.resumeKey(key)
 			n++
 		}
 	}

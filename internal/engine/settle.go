@@ -19,13 +19,14 @@ import (
 // settle acts on what a hand-out came to. It alone counts failures, parks keys, adds delays, reports attempts and
 // gives keys back to the queue. With a write under way it acts a second time, on what the answer came to.
 func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, write *lifecycle.RecordWrite) {
+	it.Prio = o.Attempt.PriorityAfter(it.Prio)
 	switch o.Verdict {
 	case lifecycle.GivenBack:
 		e.settleGivenBack(it, o)
 	case lifecycle.LookAgain:
 		e.queue.GiveBackFor(queue.Item{Key: it.Key, Ops: o.Ops, Prio: o.Prio}, o.After)
 	case lifecycle.Succeeded:
-		e.settleSuccess(it, o)
+		e.settleSuccess(t, it, o)
 	case lifecycle.Anchored:
 		e.queue.GoAhead(it)
 	case lifecycle.Waiting:
@@ -46,7 +47,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, 
 	case lifecycle.StatusRefused:
 		e.settleRefusal(t, it, o)
 	case lifecycle.Recorded:
-		e.keys.Amend(it.Key, func(s *keytable.State) { s.RecordFailures, s.Refusals = 0, 0 })
+		e.keys.Amend(it.Key, (*keytable.State).Recorded)
 	case lifecycle.Malformed:
 		e.stats.Malformed.Add(1)
 		e.reports.Log(t.Ctx, nil, "Malformed key in the queue, forgotten", it.Key)
@@ -61,6 +62,7 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, 
 		e.tellTornDown(t, it.Key)
 	}
 	if o.Verdict == lifecycle.TornDown || o.Verdict == lifecycle.NothingOwed {
+		e.forgetLimited(t, it.Key)
 		e.forget(it.Key) // after the report: the user's callback may still ask for the last known object
 	}
 	if write != nil {
@@ -70,10 +72,17 @@ func (e *Engine) settle(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome, 
 	if o.Rests() {
 		e.causes.Forget(it.Key)
 	}
-	e.queue.Done(it.Key)
-	if (o.Rests() || o.Verdict == lifecycle.Terminal) && e.keys.Of(it.Key).Owed && e.isGone(it.Key) {
+	e.done(it.Key)
+	if !t.Beside && (o.Rests() || o.Verdict == lifecycle.Terminal) && e.keys.Of(it.Key).Owed && e.isGone(it.Key) {
 		// The record went while the worker had the key, so its event left the key to the worker.
 		e.Notice(it.Key, operation.Of(operation.Resync), queue.Secondary)
+	}
+}
+
+// done gives back a key that a worker has taken.
+func (e *Engine) done(key string) {
+	if e.queue.Done(key); e.sharing != nil {
+		e.sharing.giveBack(key)
 	}
 }
 
@@ -93,13 +102,14 @@ func (e *Engine) settleGivenBack(it queue.Item, o *lifecycle.Outcome) {
 	}
 }
 
-func (e *Engine) settleSuccess(it queue.Item, o *lifecycle.Outcome) {
+func (e *Engine) settleSuccess(t *lifecycle.Term, it queue.Item, o *lifecycle.Outcome) {
 	e.keys.Amend(it.Key, func(s *keytable.State) { s.Succeeded(o.Attempt.Pending != "") })
+	e.forgetLimited(t, it.Key)
 	e.APIs.Attempted(it.Key, true)
 	if o.After > 0 {
 		o.Attempt.NextDue = time.Now().Add(o.After)
 		ops := operation.Union(o.Ops, operation.Of(operation.Requeue))
-		e.queue.AddAfter(it.Key, ops, queue.Background, o.After, queue.RequeueDelay)
+		e.queue.AddAfter(it.Key, ops, o.Attempt.PriorityAfter(queue.Background), o.After, queue.RequeueDelay)
 	}
 }
 
@@ -118,10 +128,14 @@ func (e *Engine) settleFailure(t *lifecycle.Term, it queue.Item, o *lifecycle.Ou
 		}
 		s.Degraded = degraded
 	})
-	delay := e.backoff.Delay(failures)
+	var delay time.Duration
 	if o.Attempt.Number > 0 {
-		delay = e.chosenDelay(t, it, &o.Attempt, delay)
-	} else {
+		delay = e.chosenDelay(t, &it, &o.Attempt)
+	}
+	if delay == 0 {
+		delay = e.limitedDelay(t, it.Key, failures)
+	}
+	if o.Attempt.Number == 0 {
 		e.tellTeardown(t, it.Key, o, failures, delay)
 	}
 	o.Attempt.NextDue = time.Now().Add(delay)
@@ -136,20 +150,44 @@ func (e *Engine) retryAfter(it queue.Item, ops operation.Operations, delay time.
 	e.queue.AddAfter(it.Key, ops, it.Prio, delay, queue.RetryDelay)
 }
 
-// chosenDelay asks the user's error policy.
-func (e *Engine) chosenDelay(
-	t *lifecycle.Term, it queue.Item, a *lifecycle.Attempt, delay time.Duration,
-) time.Duration {
-	f := e.opts.ErrorPolicy
-	if f == nil {
-		return delay
+// chosenDelay is what the error says, or the user's error policy, which may choose the priority too; 0 if neither says
+// anything.
+func (e *Engine) chosenDelay(t *lifecycle.Term, it *queue.Item, a *lifecycle.Attempt) time.Duration {
+	chosen, f := lifecycle.RetriedAfter(a.Err), e.opts.ErrorPolicy
+	if chosen == 0 && f != nil {
+		var requeue Requeue
+		e.callback(t.Ctx, "WithErrorPolicy", func() { requeue = f(it.Key, a.Err, a.Number) })
+		chosen = requeue.After
+		if requeue.Priority != nil {
+			it.Prio = *requeue.Priority
+		}
 	}
-	var chosen time.Duration
-	e.callback(t.Ctx, "WithErrorPolicy", func() { chosen = f(it.Key, a.Err, a.Number) })
 	if chosen > 0 {
 		return max(chosen, loops.ShortestRequeue)
 	}
+	return 0
+}
+
+// limitedDelay is what the user's limiter says of a key that has failed so often in a row, or the backoff. The limiter
+// counts by itself: a first failure of ours is its first, too.
+func (e *Engine) limitedDelay(t *lifecycle.Term, key string, failures int) time.Duration {
+	delay := e.backoff.Delay(failures)
+	if l := e.opts.RateLimiter; l != nil {
+		e.callback(t.Ctx, "WithRateLimiter", func() {
+			if failures == 1 {
+				l.Forget(key)
+			}
+			delay = max(l.When(key), loops.ShortestRequeue)
+		})
+	}
 	return delay
+}
+
+// forgetLimited lets the user's limiter forget a key that does not fail any more.
+func (e *Engine) forgetLimited(t *lifecycle.Term, key string) {
+	if l := e.opts.RateLimiter; l != nil {
+		e.callback(t.Ctx, "WithRateLimiter", func() { l.Forget(key) })
+	}
 }
 
 func (e *Engine) settleTerminal(it queue.Item, o *lifecycle.Outcome) {
@@ -230,7 +268,7 @@ func (e *Engine) forget(key string) {
 	e.keys.Forget(key)
 	e.causes.Forget(key)
 	e.APIs.Forget(key)
-	source.ForgetNames(e.sources, key)
+	source.ForgetNames(e.sources.Group(), key)
 }
 
 // report counts an attempt, logs its failure and tells the user's callback.

@@ -52,10 +52,28 @@ func engineOfSites(t *testing.T, opts Options) *Engine {
 		entity.Config{Kind: "Site", Bucket: "sites"})
 	must(t, err)
 	t.Cleanup(sites.Close)
-	e, err := New("sites", sites, func(context.Context, string, operation.Operations) (time.Duration, error) {
-		return 0, nil
+	e, err := New("sites", sites, func(context.Context, string, operation.Operations) (Requeue, error) {
+		return Requeue{}, nil
 	}, opts)
 	must(t, err)
 	t.Cleanup(e.queue.ShutDown)
 	return e
+}
+
+// TestWhatIsNotReconciledHasNoWriteThatFails: its record says why, maybe since another replica wrote it.
+func TestWhatIsNotReconciledHasNoWriteThatFails(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		e := engineOfSites(t, Options{BackoffMin: time.Minute, BackoffMax: time.Minute})
+		e.queue.Add("home", operation.Of(operation.Put), queue.Live)
+		for _, o := range []lifecycle.Outcome{
+			{Verdict: lifecycle.RecordFailed, Ops: operation.Of(operation.Put), Err: errors.New("the world is unwell")},
+			{Verdict: lifecycle.NotReconciled},
+		} {
+			it, _ := e.queue.Get(t.Context())
+			e.settle(&lifecycle.Term{Ctx: t.Context(), RunCtx: t.Context()}, it, &o, nil)
+		}
+		if n := e.Remembered(); n != 0 {
+			t.Errorf("something is remembered of %d keys: %+v", n, e.keys.Of("home"))
+		}
+	})
 }

@@ -39,7 +39,7 @@ func (e *Engine) watchSuspects(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, s := range e.sources {
+		for _, s := range e.sources.Group() {
 			for name, problem := range map[string]*health.Problem{
 				newsOf(s): suspicion(s, shown[newsOf(s)]), mapperOf(s): e.failingMapper(s),
 			} {

@@ -44,7 +44,7 @@ func TestATeardownKeepsItsRetryDelayWhileSweepsAskAboutMore(t *testing.T) {
 		q.AddAfter("shop/gone", operation.Of(operation.Retry), queue.Background, time.Hour, queue.RetryDelay)
 		end := make(chan struct{})
 		go func() { s.Collect(ctx); close(end) }()
-		due := func() bool { return q.Counts().Ready[queue.Background] > 0 }
+		due := func() bool { return q.Counts().Ready[queue.BandBackground] > 0 }
 		time.Sleep(5*time.Minute - time.Second)
 		synctest.Wait()
 		if looks != 30 || due() {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nagi-runtime/nagi/internal/lease"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
-	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/running"
 	"github.com/nagi-runtime/nagi/internal/source"
 	"k8s.io/klog/v2"
@@ -39,9 +38,9 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 			return
 		}
 	}
-	if e.stats.Terms.Add(1) > 1 {
+	if e.stats.Terms.Add(1) > 1 && e.sharing == nil || e.opts.WithoutLease {
 		// What happened while another replica led, or none did, went by us.
-		e.EnqueueAll(operation.Of(operation.Resync), nil)
+		e.dueAtTermBegin()
 	}
 	defer e.aftereffects.flush()
 	leads := logger
@@ -50,20 +49,22 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	}
 	leads.Info("Leading", "term", e.stats.Terms.Load(), "workers", e.opts.Workers)
 	var loops sync.WaitGroup
-	if e.brake != nil {
-		e.async.BeginTerm(termCtx)
-	}
 	e.besideWorkers(klog.NewContext(ctx, logger), &loops)
-	e.APIs.BeginTerm()
+	if e.sharing == nil {
+		e.beginKeys(termCtx)
+	}
 	handOut, endHandOut := context.WithCancel(termCtx)
 	defer endHandOut()
 	defer context.AfterFunc(runCtx, endHandOut)()
 	t := &lifecycle.Term{
-		Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Lease: won, Logger: logger, Began: time.Now(),
+		Ctx: termCtx, RunCtx: runCtx, HandOut: handOut, Logger: logger, Began: time.Now(),
+	}
+	if won != nil {
+		t.Lease = won
 	}
 	e.leadership.won.Store(won)
 	e.leadership.leads.Store(true)
-	for range e.opts.Workers {
+	for range e.workersOfTerm() {
 		loops.Go(func() { e.work(t) })
 	}
 	<-ctx.Done()
@@ -81,14 +82,28 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 	e.awaitReturn(life, election, returned)
 }
 
+// beginKeys is for a time in which this replica works at keys, until ctx ends.
+func (e *Engine) beginKeys(ctx context.Context) {
+	if e.async != nil {
+		e.async.BeginTerm(ctx)
+	}
+	e.APIs.BeginTerm()
+}
+
 // endTerm waits for what workers do, and forgets what is for the next leader to find out.
 func (e *Engine) endTerm(life context.Context, won *lease.Term) {
-	err := e.queue.WaitIdle(context.Background())
+	var err error
+	if e.sharing == nil {
+		err = e.queue.WaitIdle(context.Background())
+	}
 	if err == nil && life.Err() == nil && e.brake != nil && !won.Over() { // else the next holder may have kept more
 		e.brake.KeepProgress(life)
 	}
+	if e.sharing != nil {
+		return // what is of keys belongs to the members
+	}
 	e.APIs.EndTerm()
-	for _, s := range e.sources {
+	for _, s := range e.sources.Group() {
 		if called, ok := s.(source.Called); ok {
 			e.health.Leave(life, callsOf(s), called.Calls)
 		}
@@ -98,10 +113,21 @@ func (e *Engine) endTerm(life context.Context, won *lease.Term) {
 	}
 }
 
+// workersOfTerm is how many workers a term has. Those of a member outlive it.
+func (e *Engine) workersOfTerm() int {
+	if e.sharing != nil {
+		return 0
+	}
+	return e.opts.Workers
+}
+
 // takeUp prepares a term with records. The error says that the lease was lost meanwhile.
 func (e *Engine) takeUp(ctx context.Context, won *lease.Term) error {
 	if err := e.awaitRecords(ctx, won.Revision); err != nil {
 		return err
+	}
+	if e.sharing == nil {
+		e.forgetStale()
 	}
 	if err := e.brake.Start(ctx); err != nil {
 		return err
@@ -121,8 +147,15 @@ func (e *Engine) besideWorkers(ctx context.Context, loops *sync.WaitGroup) {
 	for _, beside := range e.opts.Beside {
 		loops.Go(func() { beside.Run(ctx) })
 	}
-	loops.Go(func() { e.sweeper.Resync(ctx) })
 	loops.Go(func() { e.sweeper.Collect(ctx) })
+	if e.sharing == nil {
+		loops.Go(func() { e.sweeper.Resync(ctx) })
+		e.watchStuck(ctx, loops)
+	}
+}
+
+// watchStuck tells of reconciles and callbacks that do not return, until ctx ends.
+func (e *Engine) watchStuck(ctx context.Context, loops *sync.WaitGroup) {
 	watch := running.Watch{
 		Table: &e.running, After: e.opts.StuckAfter, Kind: e.Kind, Workers: e.opts.Workers,
 		Board: e.health, Warn: e.warn,

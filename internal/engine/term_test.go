@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/lease"
@@ -17,9 +16,9 @@ func TestNothingIsDoneInATermWhoseLeaseIsOver(t *testing.T) {
 	calls := 0
 	e := &Engine{
 		queue: queue.New(queue.Options{}), APIs: apisource.NewSet(apisource.Config{}),
-		reconcile: func(context.Context, string, operation.Operations) (time.Duration, error) {
+		reconcile: func(context.Context, string, operation.Operations) (Requeue, error) {
 			calls++
-			return 0, nil
+			return Requeue{}, nil
 		},
 	}
 	defer e.queue.ShutDown()
@@ -33,7 +32,7 @@ func TestNothingIsDoneInATermWhoseLeaseIsOver(t *testing.T) {
 
 	e.queue.Add(it.Key, it.Ops, queue.Live)
 	e.work(over) // returns
-	if ready := e.queue.Counts().Ready; ready[queue.Live] != 1 {
+	if ready := e.queue.Counts().Ready; ready[queue.BandLive] != 1 {
 		t.Errorf("the key is not due any more: %v", ready)
 	}
 	if calls != 0 {

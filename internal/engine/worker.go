@@ -21,15 +21,26 @@ func (e *Engine) work(t *lifecycle.Term) {
 		if !ok {
 			return
 		}
-		if t.Over() {
-			e.settle(t, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}, nil)
-			return
+		of := t
+		if e.sharing != nil {
+			if of = e.sharing.enter(it.Key); of == nil { // another member has it, and is told of it, too
+				e.causes.Forget(it.Key)
+				e.queue.Done(it.Key)
+				continue
+			}
+		}
+		if of.Over() {
+			e.settle(of, it, &lifecycle.Outcome{Verdict: lifecycle.GivenBack}, nil)
+			if of == t {
+				return
+			}
+			continue
 		}
 		worker.Take(it.Key)
 		it = e.APIs.Take(it)
 		e.keys.EndAwaits(it.Key)
-		o, write := e.handle(t, it)
-		e.settle(t, it, &o, write)
+		o, write := e.handle(of, it)
+		e.settle(of, it, &o, write)
 		worker.Take("")
 	}
 }

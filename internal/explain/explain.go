@@ -3,10 +3,10 @@ package explain
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/printable"
-	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
@@ -14,8 +14,17 @@ import (
 // mostNamed is how many objects an answer names.
 const mostNamed = 10
 
-// Explain says what becomes of a key.
+// Explain says what becomes of a key, and what it owns behind APIs.
 func (x *Explainer) Explain(key string) Explanation {
+	e := x.explain(key)
+	if e.State != Malformed {
+		e.Outside = x.APIs.Owned(key, e.Leading)
+	}
+	return e
+}
+
+// explain is Explain for lists, without what each key owns.
+func (x *Explainer) explain(key string) Explanation {
 	if !x.WellFormed(key) {
 		e := Explanation{Key: printable.Text(key), State: Malformed, meant: x.Meant(key)}
 		e.Says = e.sentence()
@@ -25,7 +34,12 @@ func (x *Explainer) Explain(key string) Explanation {
 	stream := x.Primary.StreamID()
 	e := Explanation{Key: key, Revision: f.view.Revision, Leading: f.lead.Leads, Leader: printable.Text(f.lead.Holder)}
 	e.State, e.Since = f.stateOf(stream)
+	e.leaseless = f.lead.Beside
 	f.addDue(&e)
+	if e.State == Ready {
+		e.turn = x.Queue.TurnOf(key)
+		e.Group, e.GroupKeys, e.RateAt = printable.Text(e.turn.Group), e.turn.Keys, e.turn.RateAt
+	}
 	f.addTrouble(&e, stream)
 	f.addRecord(&e, stream)
 	if last := x.Running.LastOf(key); e.ReconciledRevision > 0 || f.unrecorded && !last.At.IsZero() {
@@ -41,6 +55,7 @@ func (x *Explainer) Explain(key string) Explanation {
 	}
 	e.recordAlone = f.view.Presence == source.Absent && f.record != nil && !e.Deleting
 	e.HoldsPrune = f.holdsPrune
+	f.addExpiry(&e, time.Now())
 	if warned := f.view.Warned; warned != nil {
 		e.DocumentWarnings = printable.Message(warned.Message)
 	}
@@ -70,15 +85,11 @@ func (x *Explainer) namesFor(key string) (names []string) {
 	return names[:min(len(names), mostNamed)]
 }
 
-var priorities = [queue.Priorities]string{
-	queue.Background: "background", queue.Secondary: "secondary", queue.Live: "live",
-}
-
 // addDue says what of the key is due, runs, or is delayed.
 func (f *facts) addDue(e *Explanation) {
 	q := &f.queue
 	if q.Due != 0 {
-		e.Priority, e.Reasons, e.ReadySince = priorities[q.Prio], q.Due.String(), q.ReadyAt
+		e.Priority, e.Reasons, e.ReadySince = q.Prio.String(), q.Due.String(), q.ReadyAt
 	}
 	if f.run.Key != "" {
 		e.RunningSince, e.Attempt = f.run.Since, f.run.Attempt
@@ -149,5 +160,30 @@ func (f *facts) addRecord(e *Explanation, stream string) {
 		e.RecordedMessage = awaitsName + " that somebody else has"
 	case strings.HasPrefix(c.Message, record.WaitsFor):
 		e.RecordedMessage = printable.Message(c.Message)
+	}
+}
+
+// addExpiry says when the document ends, or has ended, by its TTL. Where its delete was not observed, the record knows
+// the TTL.
+func (f *facts) addExpiry(e *Explanation, now time.Time) {
+	if f.view.Presence == source.Present {
+		e.Expires, _ = entity.ExpiresAt(f.view.Object)
+		return
+	}
+	deleted := f.keys.Deleted
+	if !e.Deleting || deleted != nil && !deleted.Expired {
+		return
+	}
+	if f.record != nil {
+		ends, err := time.Parse(time.RFC3339, f.record.DocumentExpires)
+		if err == nil && (deleted != nil || !ends.After(now)) {
+			e.Expires, e.Expired = ends, true
+		}
+	}
+	if deleted != nil {
+		e.Expired = true
+		if ends, ok := entity.ExpiresAt(deleted.Object); ok {
+			e.Expires = ends
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/queue"
 )
 
 // State is what a key does now, in one word. Package controller says what each means.
@@ -62,9 +64,12 @@ type Explanation struct {
 	Says     string    `json:"says"`               // the same in plain words
 	Revision uint64    `json:"revision,omitempty"` // of the document that decoded last
 
-	Priority     string    `json:"priority,omitempty"`    // of a run that is due: live, secondary or background
+	Priority     string    `json:"priority,omitempty"`    // of a run that is due: live, secondary, background, a number
 	Reasons      string    `json:"reasons,omitempty"`     // of the next run, as "Put|Secondary"
 	ReadySince   time.Time `json:"readySince,omitzero"`   // a run is due; of a key that runs it is the next one
+	Group        string    `json:"group,omitempty"`       // of a key that waits for a worker, if groups take turns
+	GroupKeys    int       `json:"groupKeys,omitempty"`   // how many keys of it wait with that priority, this one too
+	RateAt       time.Time `json:"rateAt,omitzero"`       // when the controller's rate lets the next key of all go
 	RunningSince time.Time `json:"runningSince,omitzero"` // Reconcile is called
 	Attempt      int       `json:"attempt,omitempty"`     // of the call under way; counts from 1
 	DueAt        time.Time `json:"dueAt,omitzero"`        // the end of a delay: retry, requeue, quiet and the like
@@ -88,8 +93,12 @@ type Explanation struct {
 	Deleting       bool                    `json:"deleting,omitempty"`
 	StillThere     []string                `json:"stillThere,omitempty"`    // what it owned, by the caches, ten at most
 	StillThereAll  int                     `json:"stillThereAll,omitempty"` // how many they are
+	Outside        []OutsideOwned          `json:"outside,omitempty"`       // behind APIs; not in lists
 	HoldsPrune     bool                    `json:"holdsPrune,omitempty"`    // what it does not want awaits the brake
 	Missing        []MissingNews           `json:"missing,omitempty"`       // so what is said of the key may be old
+
+	Expires time.Time `json:"expires,omitzero"`  // the end of the document by its TTL; also once it has come
+	Expired bool      `json:"expired,omitempty"` // the document is gone, and its TTL is over
 
 	DocumentWarnings string `json:"documentWarnings,omitempty"` // what of the document is not read, see package entity
 
@@ -102,9 +111,14 @@ type Explanation struct {
 	ReconciledAt       time.Time     `json:"reconciledAt,omitzero"`        // else when the condition last changed
 	Took               time.Duration `json:"took,omitempty"`               // nanoseconds; of keys reconciled lately
 
-	meant       string // of a key that the bucket cannot have: the one that it can have
-	recordAlone bool   // there is a record, and neither a document nor a teardown that is owed
+	turn        queue.Turn // of a key that waits for a worker
+	meant       string     // of a key that the bucket cannot have: the one that it can have
+	recordAlone bool       // there is a record, and neither a document nor a teardown that is owed
+	leaseless   bool       // the replica works without the lease
 }
+
+// OutsideOwned says what a key owns behind one API. See package controller.
+type OutsideOwned = apisource.Owned
 
 // MissingNews is a source whose news does not come, or not to the keys that it concerns.
 type MissingNews struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/lifecycle"
@@ -21,6 +22,7 @@ type Explainer struct {
 	Primary    Primary
 	WellFormed func(key string) bool
 	Sources    []source.Source
+	APIs       *apisource.Set
 	Problems   func() map[string]error // what does not work, by name, such as that of a source
 	Mappings   *source.Mappings
 	Lead       func() Lead
@@ -50,6 +52,7 @@ type Primary interface {
 // Lead is whether this replica works. Holder is who held the lease when that was read last; "" if it is not known.
 type Lead struct {
 	Started, Synced, Leads, Stopped bool
+	Beside                          bool // it works without the lease
 	Holder                          string
 }
 
@@ -86,7 +89,7 @@ func (x *Explainer) look(key string) facts {
 
 func (x *Explainer) lookOnce(key string) facts {
 	f := facts{lead: x.Lead(), queue: x.Queue.Look(key)}
-	if f.queue.Running {
+	if f.queue.Running || f.queue.Held {
 		f.run = x.Running.Of(key)
 	}
 	f.keys = x.Keys.Of(key)

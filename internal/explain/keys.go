@@ -101,7 +101,7 @@ func (p *listing) chosen(key string) (e Explanation, is bool) {
 			return e, false
 		}
 	}
-	e = p.x.Explain(key)
+	e = p.x.explain(key)
 	return e, p.of.chooses(&e)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -50,7 +51,7 @@ func explainer(t *testing.T, d *documents) *Explainer {
 	q := queue.New(queue.Options{})
 	t.Cleanup(q.ShutDown)
 	return &Explainer{
-		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
+		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d, APIs: &apisource.Set{},
 		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
 		Problems: func() map[string]error { return nil }, Index: &Index{},
 	}
@@ -249,7 +250,7 @@ func BenchmarkExplain(b *testing.B) {
 	q := queue.New(queue.Options{})
 	defer q.ShutDown()
 	x := &Explainer{
-		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d,
+		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: d, APIs: &apisource.Set{},
 		WellFormed: func(string) bool { return true }, Lead: func() Lead { return leading },
 		Problems: func() map[string]error { return nil },
 	}

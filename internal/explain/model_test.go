@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/apisource"
 	"github.com/nagi-runtime/nagi/internal/brake"
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/operation"
@@ -69,7 +70,7 @@ func newKeysWorld(t *testing.T, keys int, seed uint64) *keysWorld {
 	q := queue.New(queue.Options{DebounceQuiet: 5 * time.Millisecond, DebounceMax: 20 * time.Millisecond})
 	t.Cleanup(q.ShutDown)
 	w.x = &Explainer{
-		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: w, Records: w,
+		Queue: q, Keys: &keytable.Table{}, Running: &running.Table{}, Primary: w, Records: w, APIs: &apisource.Set{},
 		Brake: brake.New(brake.Config{}), Index: &Index{}, Lead: func() Lead { return w.lead },
 		WellFormed: func(key string) bool { return !strings.Contains(key, "\x01") },
 		Problems:   func() map[string]error { return nil },
@@ -110,7 +111,7 @@ var moves = []func(w *keysWorld, key string){
 	func(w *keysWorld, key string) { w.delayed(key, queue.UserDelay) },
 	func(w *keysWorld, key string) { w.x.Queue.CancelDelays(key) },
 	func(w *keysWorld, _ string) {
-		if n := w.x.Queue.Counts(); n.Ready != [queue.Priorities]int{} {
+		if n := w.x.Queue.Counts(); n.Ready != [queue.Bands]int{} {
 			it, _ := w.x.Queue.Get(context.Background())
 			w.inHand = append(w.inHand, it.Key)
 		}
@@ -309,7 +310,7 @@ func TestManyMayReadWhileKeysMove(t *testing.T) {
 				x.Queue.Add(key, put, queue.Background)
 				x.Queue.AddAfter(d.keys[i*7%len(d.keys)], put, queue.Background, time.Hour, queue.DelayKind(i%3))
 				x.Keys.Change(key, func(s *keytable.State) { s.Failures = i % 3 })
-				if i%2 == 0 && x.Queue.Counts().Ready[queue.Background] > 0 {
+				if i%2 == 0 && x.Queue.Counts().Ready[queue.BandBackground] > 0 {
 					if it, ok := x.Queue.Get(ctx); ok {
 						x.Queue.Done(it.Key)
 					}

@@ -56,12 +56,23 @@ func (e *Explanation) first() string {
 	case Starting:
 		return "The controller starts: its caches are not complete yet, or its term has not begun."
 	case Standby:
-		if e.Leader == "" {
+		switch {
+		case e.leaseless && e.Leader == "":
+			return "This replica reconciles it without the lease, and knows of no replica that holds it now. What " +
+				"comes of it is recorded by the one that leads: if another does, ask that one."
+		case e.leaseless:
+			return "This replica reconciles it without the lease, which " + e.Leader + " holds. What comes of it " +
+				"there is recorded: ask the replica that leads."
+		case e.Leader == "":
 			return "This replica waits for the lease, and knows of no replica that holds it now. If another leads, " +
 				"ask that one."
 		}
 		return "This replica waits for the lease, which " + e.Leader + " holds. Ask the replica that leads."
 	case Running:
+		if e.Attempt == 0 {
+			return fmt.Sprintf("A plan of it is made since %s (Controller.Plan, nagi plan). It is reconciled after "+
+				"that, if it is due.", at(e.RunningSince))
+		}
 		return fmt.Sprintf("The reconciler runs since %s, attempt %d.", at(e.RunningSince), e.Attempt)
 	case Handling:
 		return "A worker has the key: its record is read or written, or what it owned is deleted. The reconciler " +
@@ -96,7 +107,7 @@ func (e *Explanation) waits() string {
 	switch e.State {
 	case Ready:
 		return fmt.Sprintf("It waits for a worker since %s (priority %s), because of %s.",
-			at(e.ReadySince), e.Priority, e.Reasons)
+			at(e.ReadySince), e.Priority, e.Reasons) + e.turns()
 	case API:
 		return fmt.Sprintf("It waits since %s for the API of %s, which is away.", at(e.Since), e.AwaitsAPI)
 	case Turn:
@@ -157,6 +168,9 @@ func (e *Explanation) beside() string {
 	if e.HoldsPrune && e.State != Requeue {
 		b.WriteString(" What it owns and no longer wants waits for the decision of the brake, or for a release.")
 	}
+	if !e.Expires.IsZero() && !e.Expired {
+		fmt.Fprintf(&b, " Its document has a TTL, and ends at %s unless a write sets another one.", at(e.Expires))
+	}
 	if e.DocumentWarnings != "" {
 		fmt.Fprintf(&b, " Of its document something is not read: %s.", e.DocumentWarnings)
 	}
@@ -166,19 +180,46 @@ func (e *Explanation) beside() string {
 	return b.String()
 }
 
+// turns says behind what a key waits that waits for a worker.
+func (e *Explanation) turns() (says string) {
+	if e.turn.Grouped {
+		says = fmt.Sprintf(" With this priority %d of its group %s wait", e.GroupKeys, printable.Quote(e.Group))
+		if e.turn.Others {
+			says += ", and the group takes turns with others"
+		}
+		says += "."
+	}
+	if !e.RateAt.IsZero() {
+		says += fmt.Sprintf(" The controller's rate of %.4g reconciles a second is used up: the next key, of all that "+
+			"wait, is due at %s.", float64(time.Second)/float64(e.turn.Every), at(e.RateAt))
+	}
+	return says
+}
+
 func (e *Explanation) deleting() string {
-	says := "Its document is gone, and its teardown goes on"
+	says := e.gone() + ", and its teardown goes on"
 	switch {
 	case e.State == Deleting && e.DueAt.IsZero():
-		says = "Its document is gone, and its teardown is owed: its event is on the way, or nobody was seen to " +
-			"delete it and the brake decides"
+		says = e.gone() + ", and its teardown is owed: its event is on the way, or nobody was seen to delete it and " +
+			"the brake decides"
 	case e.State == Held || e.State == Parked || e.State == Standby:
-		says = "Its document is gone, and its teardown is owed"
+		says = e.gone() + ", and its teardown is owed"
 	}
 	if e.StillThereAll == 0 {
 		return says + "."
 	}
 	return fmt.Sprintf("%s; of what it owned %d are still there, such as %s.", says, e.StillThereAll, e.StillThere[0])
+}
+
+// gone says that the document is.
+func (e *Explanation) gone() string {
+	switch {
+	case !e.Expired:
+		return "Its document is gone"
+	case e.Expires.IsZero():
+		return "Its document has expired by its TTL"
+	}
+	return fmt.Sprintf("Its document has expired: its TTL ended at %s", at(e.Expires))
 }
 
 func (e *Explanation) invalid() string {

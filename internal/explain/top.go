@@ -82,7 +82,7 @@ func (x *Explainer) top(n int, of Filter, failed bool) (top []Explanation) {
 	for _, c := range of.choices() {
 		c.failed = failed
 		for _, key := range x.first(n, c) {
-			if e := x.Explain(key); of.chooses(&e) && !has[e.Key] {
+			if e := x.explain(key); of.chooses(&e) && !has[e.Key] {
 				has[e.Key] = true
 				top = append(top, e)
 			}

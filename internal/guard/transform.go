@@ -1,4 +1,4 @@
-// The transform that a user sets on an informer with SetTransform.
+// The transform of an informer: one that a user sets with SetTransform, or one of Nagi's own.
 //
 // A transform sees each document once, when it was decoded and no other code has it. What it returns is what
 // the informer keeps. What it may not change, its metadata as a place in the bucket, is set again or refused.
@@ -10,26 +10,37 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
-// Transform is a transform of a user. Nil changes nothing. Its methods may be called concurrently.
+// Transform is a transform. Nil changes nothing. Its methods may be called concurrently.
 type Transform struct {
-	mu     sync.Mutex // transforms of client-go are called one at a time, and may have a state that relies on it
+	name   string      // in errors: what the user has set
+	turn   *sync.Mutex // nil: the transform may be called concurrently
 	call   cache.TransformFunc
-	copied reflect.Type // of an object that copied itself
+	copied atomic.Pointer[reflect.Type] // of an object that copied itself
 }
 
-// NewTransform returns nil if there is no transform.
+// NewTransform returns the transform that a user has set with SetTransform; nil if there is none. Such transforms are
+// called one at a time, as by client-go, and may have a state that relies on it.
 func NewTransform(call cache.TransformFunc) *Transform {
 	if call == nil {
 		return nil
 	}
-	return &Transform{call: call}
+	return &Transform{name: "the transform that was set with SetTransform", turn: new(sync.Mutex), call: call}
 }
+
+// NewConcurrentTransform returns a transform that may be called concurrently. Its errors begin with the name.
+func NewConcurrentTransform(name string, call cache.TransformFunc) *Transform {
+	return &Transform{name: name, call: call}
+}
+
+// Name is what the errors begin with.
+func (f *Transform) Name() string { return f.name }
 
 // Apply returns what the transform makes of an object, which must be the caller's alone. Name and namespace that the
 // transform left out are set again, as is the resourceVersion. A panic is an error. Each error names the transform.
@@ -37,14 +48,16 @@ func (f *Transform) Apply(object runtime.Object) (transformed runtime.Object, er
 	if f == nil {
 		return object, nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if f.turn != nil {
+		f.turn.Lock() // for what follows the call, too: a transform may give all objects one map
+		defer f.turn.Unlock()
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panicked: %v", r)
 		}
 		if err != nil {
-			transformed, err = nil, fmt.Errorf("the transform that was set with SetTransform %w", err)
+			transformed, err = nil, fmt.Errorf("%s %w", f.name, err)
 		}
 	}()
 	was, err := meta.Accessor(object)
@@ -87,12 +100,13 @@ func (f *Transform) checked(result any) (runtime.Object, error) {
 		return nil, fmt.Errorf(
 			"returned a %T, which is no runtime.Object: return the object that it was given, or a copy", result)
 	}
-	if of := reflect.TypeOf(object); of != f.copied {
+	of := reflect.TypeOf(object)
+	if known := f.copied.Load(); known == nil || *known != of {
 		if copied := reflect.TypeOf(object.DeepCopyObject()); copied != of {
 			return nil, fmt.Errorf(
 				"returned a %v, and DeepCopyObject of %v returns a %v: generate it with deepcopy-gen", of, of, copied)
 		}
-		f.copied = of
+		f.copied.Store(&of)
 	}
 	return object, nil
 }

@@ -84,6 +84,18 @@ func (b *Board) Leave(ctx context.Context, name string, now func() error) {
 	b.change(ctx, name, now, how{leaves: true})
 }
 
+// Forget takes off the board what is not reported any more because it was taken away. Nothing is known to work again,
+// and the log says nothing.
+func (b *Board) Forget(ctx context.Context, name string) {
+	b.Recall(ctx, name, func() error { return nil })
+}
+
+// Recall is Forget of what one of several has reported under a name. now returns what another still says; nil if none
+// does.
+func (b *Board) Recall(ctx context.Context, name string, now func() error) {
+	b.change(ctx, name, now, how{leaves: true, logged: true})
+}
+
 // how says of a report that its term leaves, and that another logs it.
 type how struct{ leaves, logged bool }
 

@@ -32,9 +32,12 @@ func (k *Table) Watch(key string) {
 	k.applyLocked(key, s, func(s *State) { s.Loop = loops.NewTrail(now) })
 }
 
-// Rest forgets the failures and the Loop of a key that is not reconciled for now.
+// Rest forgets the failures and the Loop of a key that is not reconciled for now, as its record says.
 func (k *Table) Rest(key string) {
-	k.Amend(key, func(s *State) { s.Failures, s.Terminals, s.told, s.Loop, s.Looping = 0, 0, nil, nil, false })
+	k.Amend(key, func(s *State) {
+		s.Failures, s.Terminals, s.told, s.Loop, s.Looping = 0, 0, nil, nil, false
+		s.Recorded()
+	})
 }
 
 // Looping returns how many keys wake themselves.

@@ -19,6 +19,8 @@ type ObservedDelete struct {
 	Object metav1.Object // as it was last known
 	// Evidenced says that a writer deleted it, or that it went by a TTL of its own.
 	Evidenced bool
+	// Expired says that it went by a TTL of its own.
+	Expired bool
 	// AgedOut says that no writer deleted it: it outgrew the age limit of its bucket, which may have been set by
 	// mistake. The brake holds it until people say that it is meant.
 	AgedOut bool

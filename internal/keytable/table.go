@@ -39,6 +39,10 @@ type State struct {
 	// DeletedAnchor is an anchor that was deleted by hand, until it is written again. A reconcile would write it
 	// anyway, but a key that is suspended, invalid or parked has none, and its delete would be lost.
 	DeletedAnchor *entity.Record
+	// WithoutLease alone: Met says that this replica has reconciled the key, and is to be told of its end. AwaitsAnchor
+	// says that it waits for the record that the replica which leads writes. RecordWent says that the record was seen
+	// to be deleted, until there is one again.
+	Met, AwaitsAnchor, RecordWent bool
 	// NewlyDecodable is set from when the document decodes again until its event comes. Predicates must not hold that
 	// event back.
 	NewlyDecodable bool
@@ -143,6 +147,19 @@ func (k *Table) Amend(key string, f func(*State)) {
 
 // Forget drops the State of a key.
 func (k *Table) Forget(key string) { k.Amend(key, func(s *State) { *s = State{} }) }
+
+// ForgetButMet drops the State of a key, but not whether this replica has reconciled it, WithoutLease. The caches show
+// the delete of a record before its event comes, which alone says that the key has ended.
+func (k *Table) ForgetButMet(key string) {
+	k.Amend(key, func(s *State) { *s = State{Met: s.Met, RecordWent: s.RecordWent} })
+}
+
+// ForgetWork drops what attempts at a key came to: another replica works at it. What events told stays.
+func (k *Table) ForgetWork(key string) {
+	k.Amend(key, func(s *State) {
+		*s = State{Deleted: s.Deleted, DeletedAnchor: s.DeletedAnchor, NewlyDecodable: s.NewlyDecodable}
+	})
+}
 
 // ResetFailures forgets the failed attempts of a key: one succeeded, or the primary changed.
 func (k *Table) ResetFailures(key string) {
@@ -255,8 +272,14 @@ func (k *Table) ForgetDelete(key string) {
 // ForgetTeardown forgets all that is known of the teardown of a key that another replica has torn down.
 func (k *Table) ForgetTeardown(key string) {
 	k.Amend(key, func(s *State) {
-		s.Deleted, s.DeletedAnchor, s.CleanUp, s.Owed, s.ContestedFrom = nil, nil, nil, false, 0
+		s.Deleted = nil
+		s.EndTeardown()
 	})
+}
+
+// EndTeardown forgets the teardown of a key, but not the delete that was observed.
+func (s *State) EndTeardown() {
+	s.DeletedAnchor, s.CleanUp, s.Owed, s.ContestedFrom = nil, nil, false, 0
 }
 
 // NoteOwed notes that the key's teardown is owed.

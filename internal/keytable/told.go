@@ -26,3 +26,6 @@ func (s *State) Succeeded(pending bool) {
 		s.Failures, s.Terminals = 0, 0
 	}
 }
+
+// Recorded forgets the writes of the record that failed, and the statuses it could not take: it says what it should.
+func (s *State) Recorded() { s.RecordFailures, s.Refusals = 0, 0 }

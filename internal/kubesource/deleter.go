@@ -54,6 +54,11 @@ type (
 		Live(ctx context.Context, obj metav1.Object) (metav1.Object, error)
 	}
 
+	// Clustered tells clusters apart: objects of one cluster have equal ones.
+	Clustered interface {
+		Cluster() any
+	}
+
 	// Marker writes labels and annotations into an object as it was read, takes off those that are nil, and leaves the
 	// others.
 	Marker interface {
@@ -83,6 +88,14 @@ func (s *Source) WrittenBy(obj metav1.Object, controller string) bool {
 	return ok && d.WrittenBy(obj, controller)
 }
 
+// Cluster tells the source's cluster from others; nil where the deleter does not tell.
+func (s *Source) Cluster() any {
+	if d, ok := s.config.Deleter.(Clustered); ok {
+		return d.Cluster()
+	}
+	return nil
+}
+
 // ResourceOf is the resource of a deleter's objects, as proofs of ownership name it; unknown if it does not tell.
 func ResourceOf(d Deleter) owner.Resource {
 	r, ok := d.(Resourcer)
@@ -91,3 +104,6 @@ func ResourceOf(d Deleter) owner.Resource {
 	}
 	return owner.ResourceOfKube(r.GroupResource().Group, r.GroupResource().Resource)
 }
+
+// Over says what the informer is over.
+func (s *Source) Over() string { return nameOf(s.informer, s.config) }

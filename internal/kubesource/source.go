@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -275,7 +276,9 @@ func (s *Source) AnyNamespace() bool { return s.config.Open }
 func (s *Source) Place() source.Place { return source.Place{Informer: s.informer} }
 
 // All implements source.Owned.
-func (s *Source) All() []metav1.Object { return source.StoreObjects(s.informer.GetStore()) }
+func (s *Source) All() iter.Seq[metav1.Object] {
+	return slices.Values(source.StoreObjects(s.informer.GetStore()))
+}
 
 // Remove implements deletes.Source.
 func (s *Source) Remove(ctx context.Context, permit deletes.Permit) error {

@@ -39,6 +39,11 @@ type State struct {
 
 // Memory has the States of objects by key. Make one with NewMemory. All methods may be called concurrently.
 type Memory struct {
+	*states
+	readOnly bool
+}
+
+type states struct {
 	stored func(key string) metav1.Object
 
 	mu    sync.Mutex
@@ -48,8 +53,12 @@ type Memory struct {
 
 // NewMemory makes one that remembers nothing. stored returns what the cache has; nil if that is nothing.
 func NewMemory(stored func(key string) metav1.Object) *Memory {
-	return &Memory{stored: stored, byKey: map[string]State{}, room: most}
+	return &Memory{states: &states{stored: stored, byKey: map[string]State{}, room: most}}
 }
+
+// ReadOnly is the same memory, which remembers and forgets nothing by what it is told. It is for plans: what a plan
+// says of an object has not happened to it.
+func (m *Memory) ReadOnly() *Memory { return &Memory{states: m.states, readOnly: true} }
 
 // Put remembers a State.
 func (m *Memory) Put(key string, state State) {
@@ -73,6 +82,9 @@ func (m *Memory) Owned(key string, uid types.UID, owner owner.Owner) {
 }
 
 func (m *Memory) putLocked(key string, state State) {
+	if m.readOnly {
+		return
+	}
 	if m.byKey[key] = state; len(m.byKey) <= m.room {
 		return
 	}
@@ -96,7 +108,9 @@ func (m *Memory) Of(key string, uid types.UID) (State, bool) {
 func (m *Memory) Forget(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.byKey, key)
+	if !m.readOnly {
+		delete(m.byKey, key)
+	}
 }
 
 // Wanted is what an apply wants of an object.

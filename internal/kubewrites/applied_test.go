@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nagi-runtime/nagi/internal/owner"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,30 @@ func TestAVersionThatComesBackWithOtherValuesIsNotRight(t *testing.T) {
 	}
 	if m.Right(wants("two"), shown, "", true) {
 		t.Error("what was not applied counts as right")
+	}
+}
+
+// TestAMemoryThatIsReadOnlyLearnsAndForgetsNothing, and knows what the other one knows.
+func TestAMemoryThatIsReadOnlyLearnsAndForgetsNothing(t *testing.T) {
+	m := NewMemory(none)
+	view := m.ReadOnly()
+	us := owner.Owner{Kind: "Site", Key: "home"}
+	view.Owned("settings", "uid", us)
+	view.Put("settings", State{UID: "uid", Owner: us})
+	view.Returned(wants("one"), object("7", "one"))
+	view.Confirmed(wants("one"), object("7", "one"))
+	if state, ok := m.Of("settings", "uid"); ok {
+		t.Errorf("it has learned %+v", state)
+	}
+	m.Returned(wants("one"), object("7", "one"))
+	before, _ := m.Of("settings", "uid")
+	if !view.Right(wants("one"), object("8", "one"), "", true) {
+		t.Error("it does not know what the other one knows")
+	}
+	view.Owned("settings", "uid", us)
+	view.Forget("settings")
+	if after, ok := m.Of("settings", "uid"); !ok || after.Owner != before.Owner || after.Version != before.Version {
+		t.Errorf("it has changed %+v to %+v", before, after)
 	}
 }
 

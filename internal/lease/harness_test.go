@@ -209,11 +209,13 @@ type replica struct {
 	timing   Timing
 	removed  chan struct{}
 	existed  bool
-	absent   bool          // Config.AbsentIsFree
-	runs     []string      // Config.Controllers
-	lingers  time.Duration // how long lead goes on after its context has ended
-	stop     func()        // ends Run's context
-	returned chan struct{} // closed when Run has returned
+	absent   bool                    // Config.AbsentIsFree
+	runs     []string                // Config.Controllers
+	barred   func() (why, err error) // Config.Barred; nil: it never is
+	shards   int                     // Config.Shards
+	lingers  time.Duration           // how long lead goes on after its context has ended
+	stop     func()                  // ends Run's context
+	returned chan struct{}           // closed when Run has returned
 
 	mu      sync.Mutex
 	terms   []served
@@ -248,7 +250,13 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
 			Existed: func(context.Context) bool { return r.existed }, AbsentIsFree: r.absent,
-			Controllers: r.runs,
+			Controllers: func() []string { return r.runs }, Shards: r.shards,
+			Barred: func(context.Context) (why, err error) {
+				if r.barred == nil {
+					return nil, nil
+				}
+				return r.barred()
+			},
 		},
 		random: rand.Float64,
 	}

@@ -19,6 +19,8 @@
 //   - What is no record, such as a reply of the server that a client had sent to the key, frees nothing. The holder
 //     writes its record over it, as long as its term lasts. The others wait for the longest duration that was seen,
 //     from when they first saw this revision. What comes again and again keeps them waiting, and is reported.
+//   - What bars a replica is asked for before it takes the lease, and after. So of one that takes the lease, and then
+//     asks, and one that says that it works, and then looks at the lease, at least one knows of the other.
 //   - A replica applies again only after the work of its last term has returned.
 //   - At the end the holder gives the lease back, so that another takes it at once.
 //
@@ -56,14 +58,20 @@ type Config struct {
 	Name     string // names the key in errors, such as bucket/key
 	Identity string // of this replica and this call of Run; no other may have it
 	Timing   Timing
-	// Controllers are the names of what leads with the lease. The record has them, so that a replica that runs others
-	// can tell; see [ErrOtherControllers]. Nil names none.
-	Controllers []string
+	// Controllers returns the names of what leads with the lease, as of now. The record has them, so that a replica
+	// that runs others can tell; see [ErrOtherControllers]. It may be nil, and name none.
+	Controllers func() []string
 	// Existed tells of an absent key whether there may have been a holder that works on. It may be nil.
 	Existed func(ctx context.Context) bool
 	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
 	// something else keeps the holders apart: the last one may not know yet.
 	AbsentIsFree bool
+	// Barred tells why this replica must not lead now; nil if it may. It is asked before the lease is taken, and once
+	// more when it was: then the lease is given back, also where err says that it is not known. It may be nil.
+	Barred func(ctx context.Context) (why, err error)
+	// Shards is into how many slots the keys are divided that several replicas share, while one of them leads; 0 if
+	// the one that leads works alone. The record has it, see [HeldAlone].
+	Shards int
 	// Removed may tell that the key was seen to vanish: the holder looks at once. It may be nil.
 	Removed <-chan struct{}
 
@@ -152,70 +160,6 @@ func (v version) is(other version) bool {
 	return v.revision == other.revision && v.marker == other.marker && bytes.Equal(v.value, other.value)
 }
 
-// apply tries until the lease is taken, or ctx ends.
-func (e *elector) apply(ctx context.Context) (won version, ok bool) {
-	var seen version
-	for ctx.Err() == nil {
-		if won, ok := e.try(ctx, &seen); ok {
-			return won, true
-		}
-		pause(ctx, e.Timing.retry(e.random()))
-	}
-	return version{}, false
-}
-
-// try takes the lease if it is free. seen is the version that the last try saw, the zero version before the first.
-func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool) {
-	now, err := e.load(ctx)
-	if err != nil {
-		e.absent = time.Time{}
-		e.report(ctx, err)
-		if seen.revision == 0 && seen.marker == 0 {
-			*seen = version{} // meanwhile the key may have come and gone
-		}
-		return version{}, false
-	}
-	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && !e.AbsentIsFree && e.Existed(ctx) {
-		e.leaveAlone = e.Timing.Duration
-	}
-	if !seen.at.IsZero() && now.is(*seen) {
-		now.at = seen.at
-	}
-	*seen = now
-	switch {
-	case now.record.HolderIdentity != "" || now.garbled != nil:
-		e.absent = time.Time{}
-	case e.absent.IsZero():
-		e.absent = now.at
-	}
-	if time.Since(now.at) < e.wait(now) {
-		e.reportWaiting(ctx, now)
-		return version{}, false
-	}
-	e.absent = time.Time{}
-	won, err = e.take(ctx, now)
-	return won, err == nil
-}
-
-// wait is for how long the key must stay as it is before this replica takes it.
-func (e *elector) wait(now version) time.Duration {
-	switch holder := now.record.HolderIdentity; {
-	case now.revision == 0 && e.AbsentIsFree:
-		return 0
-	case now.revision == 0, now.garbled != nil, holder == "" && e.isOfABackup(now):
-		return e.leaveAlone
-	case holder == "" || holder == e.Identity:
-		return 0
-	}
-	return now.record.duration()
-}
-
-// isOfABackup reports whether a free lease is one that a holder gave back before the last holder that is known took it.
-// One that an operator has put tells no time of a renewal.
-func (e *elector) isOfABackup(now version) bool {
-	return now.revision < e.highest && !e.AbsentIsFree && !now.record.RenewTime.IsZero()
-}
-
 // renew writes the lease again. The error is errTaken if another took it.
 func (e *elector) renew(ctx context.Context, held version) (version, error) {
 	renewed, failed := e.write(ctx, held)
@@ -257,9 +201,10 @@ func (e *elector) write(ctx context.Context, before version) (version, error) {
 		return version{}, errExiting
 	}
 	record := before.record.heldBy(e.Identity, e.Timing.Duration, before.revision)
-	if len(e.Controllers) <= mostControllers {
-		record.Controllers = e.Controllers
+	if names := e.controllers(); len(names) <= mostControllers {
+		record.Controllers = names
 	}
+	record.Shards = e.Shards
 	return e.store(ctx, record, max(before.revision, before.marker))
 }
 

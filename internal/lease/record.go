@@ -21,6 +21,18 @@ type record struct {
 	PreferredHolder      string      `json:"preferredHolder"`   // client-go's; always "" here
 	// Controllers are those of the holder. Earlier versions and client-go do not write it.
 	Controllers []string `json:"controllers,omitempty"`
+	// Shards is Config.Shards of the holder.
+	Shards int `json:"shards,omitempty"`
+}
+
+// HeldAlone returns who holds the lease of which a key has this value, if that replica works alone; "" if none does. Of
+// what is no record it is not known: that is an error.
+func HeldAlone(value []byte) (holder string, err error) {
+	r, err := decode(value)
+	if err != nil || r.Shards > 0 {
+		return "", err
+	}
+	return r.HolderIdentity, nil
 }
 
 // decode reads a record. It fails for what was not written as one: JSON of another kind decodes to a record without a
@@ -79,6 +91,6 @@ func (r record) heldBy(identity string, duration time.Duration, revision uint64)
 // free is the record of a lease that was given back. The short duration is for old versions of client-go, which wait
 // for it to pass even if there is no holder.
 func (r record) free() record {
-	r.HolderIdentity, r.LeaseDurationSeconds, r.Controllers = "", 1, nil
+	r.HolderIdentity, r.LeaseDurationSeconds, r.Controllers, r.Shards = "", 1, nil, 0
 	return r
 }

@@ -23,6 +23,9 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
+// ErrShared says that the holder shares the keys with other replicas, and this replica works alone or not at all.
+var ErrShared = errors.New("the holder of the lease shares the keys with others")
+
 // ErrNoHolder says that a replica waits although none holds the lease: the key, or the stream, was deleted, or a backup
 // was restored, and a holder that has not noticed may work on.
 var ErrNoHolder = errors.New("no replica holds the lease")
@@ -36,6 +39,11 @@ func (e *elector) whyWaiting(now version) error {
 		return e.noHolder(now)
 	case time.Since(now.at) > e.Timing.Duration: // one with this timing would have been taken over by now
 		return e.notRenewed(now)
+	}
+	if now.record.Shards > 0 && e.Shards == 0 {
+		return notify.Because(ErrShared.Error(), fmt.Errorf("%w: %s is held by %q, which works with WithShards(%d), "+
+			"and this replica is without: it works once all those have ended. In a rolling update this passes",
+			ErrShared, e.Name, now.record.HolderIdentity, now.record.Shards))
 	}
 	return e.otherControllers(now.record)
 }
@@ -68,10 +76,11 @@ func (e *elector) notRenewed(now version) error {
 // otherControllers compares the controllers of the holder with those of this replica. A record of an earlier version,
 // or of other code, names none.
 func (e *elector) otherControllers(held record) error {
-	if len(held.Controllers) == 0 || len(e.Controllers) == 0 {
+	own := e.controllers()
+	if len(held.Controllers) == 0 || len(own) == 0 {
 		return nil
 	}
-	here, there := without(e.Controllers, held.Controllers), without(held.Controllers, e.Controllers)
+	here, there := without(own, held.Controllers), without(held.Controllers, own)
 	if len(here) == 0 && len(there) == 0 {
 		return nil
 	}
@@ -80,6 +89,14 @@ func (e *elector) otherControllers(held record) error {
 		"here does not work while that process lives. In a rolling update this passes; else two programs share the "+
 		"lease: give each a lease of its own (Lease.Key of package manager, whose default is Config.Name)",
 		ErrOtherControllers, e.Name, held.HolderIdentity, differences))
+}
+
+// controllers are those of this replica.
+func (e *elector) controllers() []string {
+	if e.Controllers == nil {
+		return nil
+	}
+	return e.Controllers()
 }
 
 func without(all, others []string) []string {

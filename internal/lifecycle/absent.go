@@ -97,6 +97,7 @@ func (r *RecordedLife) absent(t *Term, it queue.Item) (calls queue.Item, instead
 	}
 	r.Contest(it.Key)
 	if !ordered && r.Keys.Of(it.Key).CleanUp.IsFor(r.Anchors.Cached(it.Key)) {
+		r.Unspent(it.Key)
 		return it, r.finish(t, it, Attempt{})
 	}
 	return it, nil

@@ -173,10 +173,14 @@ func (g *guarded) guard() *deletes.Guard {
 
 // cascade deletes as a teardown does, which looks at the sources before.
 func (g *guarded) cascade(ctx context.Context) (gone bool, err error) {
+	return g.cascadeIn(ctx, guardedSource{g: g})
+}
+
+func (g *guarded) cascadeIn(ctx context.Context, in source.Owned) (gone bool, err error) {
 	td := NewTeardown(TeardownConfig{
 		Kind: "Site", Primaries: g, Owner: g, Guard: g.guard(), Brake: g, APIs: &apisource.Set{},
 		Anchors:  &record.Anchors{Records: guardedRecords{guarded: g}},
-		Sources:  func() []source.Owned { return []source.Owned{guardedSource{g: g}} },
+		Sources:  func() []source.Owned { return []source.Owned{in} },
 		Counters: TeardownCounters{Cascaded: func() {}, Foreign: func() {}},
 	})
 	return td.cascade(ctx, td.absence("shop/home"))
@@ -219,8 +223,9 @@ func (endedReconcile) WaitFor(string, time.Duration)                {}
 // unwanted prunes.
 func (g *guarded) unwanted(ctx context.Context) {
 	p := &Pruner{
-		Kind: "Site", Sources: []Prunable{guardedSource{g: g}}, Primaries: g, Claim: g.Claim, Brake: g,
-		Guard: g.guard(), Pruned: func() {},
+		Kind: "Site", Primaries: g, Claim: g.Claim, Brake: g,
+		Sources: func() []Prunable { return []Prunable{guardedSource{g: g}} },
+		Guard:   g.guard(), Pruned: func() {},
 	}
 	_ = p.After(ctx, endedReconcile{}, 5)
 }

@@ -2,10 +2,12 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/fence"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,7 +94,8 @@ func (l *leftOwners) forgetUnused(ctx context.Context, before map[string]struct{
 		if _, twice := before[name]; !twice {
 			continue
 		}
-		if err := record.Text(l.teardown.Reserved, name).Delete(ctx); err != nil {
+		err := record.Text(l.teardown.Reserved, name).Delete(ctx)
+		if err != nil && !errors.Is(err, fence.ErrMoved) { // which is of a key of another member, and stays
 			return unused // the term is over
 		}
 	}

@@ -166,6 +166,16 @@ func (t *Teardown) keepOrphans(all []Orphan) {
 	t.orphans.Store(&orphans{time.Now(), all})
 }
 
+// ForgetOrphansIn forgets those that a sweep found in a source that was taken away.
+func (t *Teardown) ForgetOrphansIn(s source.Owned) {
+	for last := t.orphans.Load(); last != nil; last = t.orphans.Load() {
+		rest := slices.DeleteFunc(slices.Clone(last.all), func(o Orphan) bool { return o.in == s })
+		if t.orphans.CompareAndSwap(last, &orphans{last.at, rest}) {
+			return
+		}
+	}
+}
+
 // Orphans are those that the last sweep found and that are so still. Those whose owner exists by now are left out, and
 // of the deletable those that are not any more what the sweep saw.
 func (t *Teardown) Orphans(filter OrphanFilter) (list OrphanList, err error) {

@@ -72,6 +72,7 @@ type Attempt struct {
 	Number     int                  // counts from 1; 0: the reconciler was not called
 	Operations operation.Operations // as the reconciler was told
 	Requeue    time.Duration        // due again after it, if positive
+	Priority   *queue.Priority      // of the run that follows, if the reconciler says so
 	Err        error
 	Took       time.Duration
 	NextDue    time.Time
@@ -87,6 +88,14 @@ type Attempt struct {
 // Unfinished reports whether the key will be reconciled again for the same reasons.
 func (a *Attempt) Unfinished() bool {
 	return a.Err != nil && (a.Waits != nil || !IsTerminal(a.Err)) || a.Pending != ""
+}
+
+// PriorityAfter is that of the run which follows, where the reconciler does not say another one.
+func (a *Attempt) PriorityAfter(unless queue.Priority) queue.Priority {
+	if a.Priority != nil {
+		return *a.Priority
+	}
+	return unless
 }
 
 // under is the context of what follows from an attempt.

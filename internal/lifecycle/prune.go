@@ -22,6 +22,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/source"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,8 +81,10 @@ type PruneBrake interface {
 
 // Pruner prunes. All fields are required.
 type Pruner struct {
-	Kind      string // of the primaries
-	Sources   []Prunable
+	Kind    string // of the primaries
+	Sources func() []Prunable
+	// Places are those of the sources that are pruned, see PrunedPlaces.
+	Places    func() sets.Set[source.Place]
 	Primaries PrunePrimaries
 	Claim     func() owner.Claim
 	// Writer is what tells the controller from others: its status bucket.
@@ -94,11 +97,13 @@ type Pruner struct {
 	Pruned func()
 }
 
-// Places are those that are pruned.
-func (p *Pruner) Places() sets.Set[source.Place] {
-	places := sets.New[source.Place]()
-	for _, s := range p.Sources {
+// PrunedPlaces are those of the owned sources whose users want them pruned; nil if there are none.
+func PrunedPlaces(owned []source.Owned) (places sets.Set[source.Place]) {
+	for _, s := range PrunableOf(owned) {
 		if s.Prunes() {
+			if places == nil {
+				places = sets.New[source.Place]()
+			}
 			places.Insert(s.Place())
 		}
 	}
@@ -106,30 +111,34 @@ func (p *Pruner) Places() sets.Set[source.Place] {
 }
 
 // Reconciler makes the world match one primary.
-type Reconciler = func(
-	ctx context.Context, key string, ops operation.Operations,
-) (requeueAfter time.Duration, err error)
+type Reconciler = func(ctx context.Context, key string, ops operation.Operations) (Requeue, error)
+
+// Requeue says when a key is due again by itself, and how urgent it is then.
+type Requeue struct {
+	After    time.Duration   // if it is positive
+	Priority *queue.Priority // nil: as the runtime has it
+}
 
 // Around prunes after each reconcile that succeeds and is done, if anything is to be pruned at all.
 func (p *Pruner) Around(reconcile Reconciler) Reconciler {
-	if len(p.Places()) == 0 {
-		return reconcile
-	}
-	return func(ctx context.Context, key string, ops operation.Operations) (time.Duration, error) {
+	return func(ctx context.Context, key string, ops operation.Operations) (Requeue, error) {
+		if len(p.Places()) == 0 {
+			return reconcile(ctx, key, ops)
+		}
 		revision := p.Primaries.View(key).Revision
-		after, err := reconcile(ctx, key, ops)
+		requeue, err := reconcile(ctx, key, ops)
 		r, ok := reconcilectx.Of(ctx)
 		if err != nil || !ok {
-			return after, err
+			return requeue, err
 		}
 		ended, ok := r.(EndedReconcile)
 		if !ok {
-			return after, nil
+			return requeue, nil
 		}
-		if err = p.misplaced(ended); err == nil && after <= 0 {
+		if err = p.misplaced(ended); err == nil && requeue.After <= 0 {
 			err = p.After(ctx, ended, revision)
 		}
-		return after, err
+		return requeue, err
 	}
 }
 
@@ -138,7 +147,7 @@ func (p *Pruner) misplaced(r EndedReconcile) error {
 	var errs []error
 	for place, keys := range r.Kept() {
 		known := false
-		for _, s := range p.Sources {
+		for _, s := range p.Sources() {
 			if s.Place() != place {
 				continue
 			}

@@ -139,7 +139,11 @@ func (w *world) Decoded(string) (uint64, bool) { return w.cached, true }
 func (w *world) pruner() *lifecycle.Pruner {
 	claim := func() owner.Claim { return owner.Claim{Kind: "Site", Instance: "here"} }
 	return &lifecycle.Pruner{
-		Kind: "Site", Sources: []lifecycle.Prunable{w.pages, w.disks}, Primaries: w, Brake: w,
+		Kind: "Site", Primaries: w, Brake: w,
+		Sources: func() []lifecycle.Prunable { return []lifecycle.Prunable{w.pages, w.disks} },
+		Places: func() sets.Set[source.Place] {
+			return lifecycle.PrunedPlaces([]source.Owned{w.pages, w.disks})
+		},
 		Claim: claim, Writer: "sites-status", Shared: w.shared,
 		Pruned: func() { w.events = append(w.events, "pruned") },
 		Guard: deletes.New(deletes.Config{
@@ -381,13 +385,13 @@ func TestAReconcileThatKeepsWhatCannotBeFails(t *testing.T) {
 	} {
 		w := newWorld()
 		w.kept, w.wanted["pages"] = test.kept, sets.New("new")
-		reconcile := func(err error) (time.Duration, error) {
-			return w.pruner().Around(func(context.Context, string, operation.Operations) (time.Duration, error) {
-				return test.after, err
+		reconcile := func(err error) (lifecycle.Requeue, error) {
+			return w.pruner().Around(func(context.Context, string, operation.Operations) (lifecycle.Requeue, error) {
+				return lifecycle.Requeue{After: test.after}, err
 			})(reconcilectx.With(t.Context(), reconciling{world: w}), "home", 0)
 		}
 		failed := errors.New("failed")
-		if after, err := reconcile(failed); err != failed || after != test.after || len(w.events) > 0 {
+		if after, err := reconcile(failed); err != failed || after.After != test.after || len(w.events) > 0 {
 			t.Errorf("%v: after a failure %v, %v: %v", test.kept, after, err, w.events)
 		}
 		_, err := reconcile(nil)

@@ -33,6 +33,8 @@ type RecordedLife struct {
 	Reports       *notify.Reports
 	// Warn records an event about a primary.
 	Warn func(key, reason, message string)
+	// Unspent is told of a key that is not reconciled now, before what may take long.
+	Unspent func(key string)
 	// Restored is told of each anchor that had vanished and was written again.
 	Restored func()
 
@@ -104,6 +106,7 @@ func (r *RecordedLife) Prepare(
 	}
 	anchor, err := r.Anchors.For(t.Ctx, cached, v, r.Primary.StreamID())
 	if err == nil && it.Prio == queue.Background && !it.Ahead {
+		r.Unspent(it.Key)
 		return nil, &Outcome{}, r.anchorAhead(t, it, anchor)
 	}
 	if err == nil {
@@ -198,7 +201,11 @@ func (r *RecordedLife) outcomeWrite(
 	if _, unread := errors.AsType[*source.UnreadError](err); unread {
 		return settledAs(outcomeLost(err))
 	}
-	if err != nil || record == nil {
+	if err != nil {
+		return nil
+	}
+	if record == nil { // also after a write that failed: it is not needed any more, or another replica made up for it
+		r.Keys.Amend(it.Key, (*keytable.State).Recorded)
 		return nil
 	}
 	if status.IsIn(before) {

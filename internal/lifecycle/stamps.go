@@ -21,7 +21,7 @@ func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.
 		left := t.leftOwners()
 		for _, s := range t.swept() {
 			claim := t.Owner.Claim().In(s)
-			for _, obj := range s.All() {
+			for obj := range s.All() {
 				named, ok := claim.OwnerOf(obj)
 				key, _ := named.Key()
 				stamp := owner.StampOf(obj)
@@ -74,7 +74,7 @@ func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
 func (t *Teardown) CountOwned() (count int) {
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
-		for _, obj := range s.All() {
+		for obj := range s.All() {
 			if claim.IsOwned(obj) && obj.GetDeletionTimestamp() == nil {
 				count++
 			}

@@ -47,7 +47,7 @@ func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *
 	anew, again, missing := sets.New[string](), sets.New[string](), sets.New[string]()
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
-		for _, obj := range s.All() {
+		for obj := range s.All() {
 			named, ok := claim.OwnerOf(obj)
 			key, _ := named.Key()
 			if !ok || key == "" || !claim.Owns(obj, key) || t.Primaries.Exists(key) ||
@@ -109,7 +109,7 @@ func (t *Teardown) orphanedIn(
 		Outdated: t.Guard.Outdated(s) != nil,
 	}
 	claim := t.Owner.Claim().In(s)
-	for _, obj := range s.All() {
+	for obj := range s.All() {
 		v, key := none.judge(ctx, s, obj, claim, left)
 		none.note(v, s, obj)
 		none.noteOrphan(v, s, obj)

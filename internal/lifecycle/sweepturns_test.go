@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -42,7 +44,7 @@ type lists struct {
 	objects []metav1.Object
 }
 
-func (l lists) All() []metav1.Object { return l.objects }
+func (l lists) All() iter.Seq[metav1.Object] { return slices.Values(l.objects) }
 
 // TestTheLeaderIsNotAskedAboutAnOwnerWhoseTeardownIsOwed: a mass delete would take the turns of the others.
 func TestTheLeaderIsNotAskedAboutAnOwnerWhoseTeardownIsOwed(t *testing.T) {

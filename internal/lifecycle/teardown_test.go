@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -211,7 +212,7 @@ func TestAnObjectOfAnotherNamespaceDoesNotGoWithThePrimary(t *testing.T) {
 	}
 }
 
-func (o owns) All() []metav1.Object { return o.objects.cached }
+func (o owns) All() iter.Seq[metav1.Object] { return slices.Values(o.objects.cached) }
 
 // TestWhatCrossesNamespacesIsNotCountedAsOwned: the more there seems to be, the more may go before the brake engages.
 func TestWhatCrossesNamespacesIsNotCountedAsOwned(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/nagi-runtime/nagi/internal/lease"
 	"k8s.io/klog/v2"
 )
 
@@ -14,9 +13,17 @@ type Term struct {
 	Ctx     context.Context
 	RunCtx  context.Context // Run's; when it ends what runs goes on, but nothing new starts
 	HandOut context.Context // ends with Ctx or RunCtx, maybe a moment later
-	Lease   *lease.Term     // nil without a status bucket
+	Lease   Lease           // nil without a status bucket, and Beside
+	Beside  bool            // another replica leads, or none does, and this one works without the lease
 	Logger  klog.Logger
 	Began   time.Time // when the work did
+}
+
+// Lease says until when work may start.
+type Lease interface {
+	// Over asks the clock, and OverAt a caller that has just read it.
+	Over() bool
+	OverAt(now time.Time) bool
 }
 
 // Waited is how long what is due since then has waited for a worker: before the term there was none.

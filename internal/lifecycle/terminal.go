@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/keytable"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -26,6 +27,29 @@ func TerminalError(err error) error {
 func IsTerminal(err error) bool {
 	_, is := errors.AsType[*terminalError](err)
 	return is
+}
+
+type retryAfterError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryAfterError) Unwrap() error { return e.error }
+
+// RetryAfter is an error whose key is due again after a time of its own; nil for nil.
+func RetryAfter(err error, after time.Duration) error {
+	if err == nil || after <= 0 {
+		return err
+	}
+	return &retryAfterError{err, after}
+}
+
+// RetriedAfter is that time; 0 if the error says none.
+func RetriedAfter(err error) time.Duration {
+	if e, says := errors.AsType[*retryAfterError](err); says {
+		return e.after
+	}
+	return 0
 }
 
 // StaysParked is what a hand-out of a parked key comes to; nil if it is not parked, or is woken now. v is the primary

@@ -36,7 +36,7 @@ func describe(targets []target) string {
 // unwanted are the objects that the primary owns and the reconcile does not want, of sources whose view is not known to
 // be an old one.
 func (p *Pruner) unwanted(r EndedReconcile) (targets []target, err error) {
-	for _, s := range p.Sources {
+	for _, s := range p.Sources() {
 		if !s.Prunes() {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // FieldsOf returns the fields of an object, as encoding/json would write them; they are a copy.
 func FieldsOf(item any) (fields map[string]any, err error) {
 	if u, ok := item.(*unstructured.Unstructured); ok {
-		return runtime.DeepCopyJSON(u.Object), nil
+		return objectAsRead(u.Object), nil
 	}
 	if t := reflect.TypeOf(item); t.Kind() == reflect.Pointer && faithful(t.Elem()) {
 		fields, err = runtime.DefaultUnstructuredConverter.ToUnstructured(item)
@@ -47,12 +48,24 @@ func fieldsByJSON(item any) (fields map[string]any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&fields); err != nil {
+	value, err := fieldsOfJSON(data)
+	if err != nil {
 		return nil, err
 	}
-	return withNumbers(fields).(map[string]any), nil
+	fields, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return nil, errors.New("its JSON is no object")
+	}
+	return fields, nil
+}
+
+func fieldsOfJSON(data []byte) (value any, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, err
+	}
+	return withNumbers(value), nil
 }
 
 // withNumbers makes numbers what apimachinery makes of them, but for whole ones that it would round: those stay text.

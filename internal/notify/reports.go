@@ -2,6 +2,8 @@ package notify
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,6 +86,16 @@ func (r *Reports) Mended(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.keys, printable.Text(key))
+	r.known.Store(int64(len(r.keys)))
+}
+
+// Forget forgets all keys that begin with a prefix, which must be printable.
+func (r *Reports) Forget(prefix string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.keys, func(key string, _ time.Time) bool {
+		return strings.HasPrefix(strings.TrimPrefix(key, `"`), prefix) // quoted if the rest is not printable
+	})
 	r.known.Store(int64(len(r.keys)))
 }
 

@@ -27,8 +27,8 @@ type Config[W any] struct {
 	TTL time.Duration
 	// Most bounds how many writes are held: beyond it the oldest is dropped, shown or not. 0 is no bound.
 	Most int
-	// GroupOf names the group of a write, for Group; "" is none. It may be nil.
-	GroupOf func(W) string
+	// GroupsOf names the groups of a write, for Group. It may be nil.
+	GroupsOf func(W) []string
 	// Dropped is told of each write that is dropped: because it is shown, too old, or one too many. It is called with
 	// the overlay locked. It may be nil.
 	Dropped func(key string, write W)
@@ -51,9 +51,10 @@ type Overlay[W any] struct {
 }
 
 type entry[W any] struct {
-	write W
-	at    time.Time
-	turn  uint64
+	write  W
+	groups []string
+	at     time.Time
+	turn   uint64
 }
 
 type turn struct {
@@ -82,6 +83,10 @@ func (a Added[W]) Shown() bool {
 // Add remembers a write, unless a later one of the same key came first. The write must not be changed any more.
 func (o *Overlay[W]) Add(key string, write W) Added[W] {
 	added := Added[W]{overlay: o, key: key, write: write, at: time.Now()}
+	var groups []string
+	if o.cfg.GroupsOf != nil {
+		groups = o.cfg.GroupsOf(write)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer o.countLocked() // not before: a reader must never meet an overlay that is empty for a moment
@@ -91,9 +96,9 @@ func (o *Overlay[W]) Add(key string, write W) Added[W] {
 	}
 	o.removeLocked(key)
 	o.turns++
-	o.entries[key] = entry[W]{write, added.at, o.turns}
+	o.entries[key] = entry[W]{write, groups, added.at, o.turns}
 	o.order = append(o.order, turn{key, o.turns})
-	if group := o.groupOf(write); group != "" {
+	for _, group := range groups {
 		if o.groups[group] == nil {
 			o.groups[group] = map[string]struct{}{}
 		}
@@ -163,7 +168,7 @@ func (o *Overlay[W]) Keys() map[string]struct{} {
 	return keys
 }
 
-// Group returns the keys whose own writes are of that group. The cache may have reached some of them.
+// Group returns the keys whose own writes are in that group. The cache may have reached some of them.
 func (o *Overlay[W]) Group(name string) []string {
 	if o.size.Load() == 0 {
 		return nil
@@ -232,19 +237,12 @@ func (o *Overlay[W]) removeLocked(key string) {
 		return
 	}
 	delete(o.entries, key)
-	if group := o.groupOf(e.write); group != "" {
+	for _, group := range e.groups {
 		delete(o.groups[group], key)
 		if len(o.groups[group]) == 0 {
 			delete(o.groups, group)
 		}
 	}
-}
-
-func (o *Overlay[W]) groupOf(write W) string {
-	if o.cfg.GroupOf == nil {
-		return ""
-	}
-	return o.cfg.GroupOf(write)
 }
 
 func (o *Overlay[W]) countLocked() { o.size.Store(int64(len(o.entries))) }

@@ -19,6 +19,13 @@ type write struct {
 	group    string
 }
 
+func (w write) groups() []string {
+	if w.group == "" {
+		return nil
+	}
+	return []string{w.group}
+}
+
 // fakeCache has a cursor, as that of a stream, and may show a key before its cursor has passed it.
 type fakeCache struct {
 	mu             sync.Mutex
@@ -54,7 +61,7 @@ func (c *fakeCache) advance(cursor uint64) {
 const ttl = time.Minute
 
 func overlayOver(c *fakeCache, change ...func(*ownwrites.Config[write])) *ownwrites.Overlay[write] {
-	cfg := ownwrites.Config[write]{Cache: c, TTL: ttl, GroupOf: func(w write) string { return w.group }}
+	cfg := ownwrites.Config[write]{Cache: c, TTL: ttl, GroupsOf: write.groups}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -12,13 +12,11 @@ const (
 	AnyClass              // any of them, or its next run is delayed by a retry, or is due once the one in progress ends
 )
 
-// list has the keys of a class; nil if there is none for it.
+// list has the keys of a class other than Ready; nil if there is none for it.
 func (q *Queue) list(c Class) *entryList {
 	switch c {
 	case InHand:
 		return &q.inHand
-	case Ready:
-		return &q.ready.byAge
 	case Quiet:
 		return &q.delayed[quietDelay]
 	case Requeued:
@@ -34,7 +32,7 @@ func (e *entry) is(c Class) bool {
 	case InHand:
 		return e.running
 	case Ready:
-		return e.ops != 0 && !e.running
+		return e.ops != 0 && !e.running && !e.held
 	case Quiet:
 		return e.wait != nil && e.wait.kind == quietDelay
 	case Requeued:
@@ -59,6 +57,9 @@ func (q *Queue) KeysIn(c Class) []string {
 func (q *Queue) Oldest(c Class, most int) (keys []string, all bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if c == Ready {
+		return q.ready.byAge.oldestKeys(most)
+	}
 	l := q.list(c)
 	if l == nil {
 		return nil, len(q.entries) == 0

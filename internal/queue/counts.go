@@ -7,11 +7,12 @@ import (
 
 // Counts is the state of a queue at one moment.
 type Counts struct {
-	Ready      [Priorities]int // keys that wait for a worker
+	Ready      [Bands]int // keys that wait for a worker
 	InProgress int
 	Rerun      int           // of those, keys that are due again when their run ends
 	Delayed    int           // delays: retries, requeues, the user's, debounced keys
 	Oldest     time.Duration // how long the oldest ready key is ready
+	Groups     int           // how many groups have keys that wait for a worker
 }
 
 // Counts returns them all under one hold of the lock, so that they agree.
@@ -19,11 +20,12 @@ func (q *Queue) Counts() Counts {
 	var c Counts
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for p := range c.Ready {
-		c.Ready[p] = q.ready.byPriority[p].len
-	}
+	c.Ready, c.Groups = q.ready.ready, len(q.ready.byAge.lanes)
 	c.InProgress, c.Rerun, c.Delayed = q.inHand.len, q.rerun, len(q.timers.heap)
-	if oldest := q.ready.byAge.front; oldest != nil {
+	if q.rate != nil && q.rate.timer.index >= 0 {
+		c.Delayed-- // that is of no key
+	}
+	if oldest := q.ready.byAge.oldest(); oldest != nil {
 		c.Oldest = q.now() - oldest.readyAt
 	}
 	return c
@@ -34,6 +36,16 @@ func (q *Queue) Totals() (adds, delays uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.adds, q.delays
+}
+
+// RateWaits counts how many hand-outs had to wait for the rate.
+func (q *Queue) RateWaits() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.rate == nil {
+		return 0
+	}
+	return q.rate.waits
 }
 
 // Remembered is the number of keys of which the queue knows anything.

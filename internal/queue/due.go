@@ -58,6 +58,9 @@ func (q *Queue) due(e *entry, ops operation.Operations, prio Priority, now time.
 		q.rerun++ // Done makes it ready
 		return
 	}
+	if e.held {
+		return // Release does
+	}
 	q.ready.push(e)
 	q.wake.Signal()
 }
@@ -67,11 +70,12 @@ func (q *Queue) raise(e *entry, prio Priority) {
 	if prio <= e.prio {
 		return
 	}
-	e.prio = prio
-	if !e.running {
-		q.ready.move(e)
-		q.wakeForRaised()
+	if e.running || e.held {
+		e.prio = prio
+		return
 	}
+	q.ready.raise(e, prio)
+	q.wakeForRaised()
 }
 
 // debounces tells whether an event has to wait for quiet.
@@ -181,6 +185,9 @@ func (q *Queue) fire() {
 func (q *Queue) expire(t *timer, now time.Duration) {
 	e := t.entry
 	switch t.kind {
+	case rateDelay:
+		q.wake.Signal()
+		return
 	case UserDelay:
 		q.endUser(e)
 	case RetryDelay, RequeueDelay:

@@ -12,9 +12,11 @@ type entry struct {
 	key     string
 	ops     operation.Operations // why the next run is due; empty if it is not
 	prio    Priority
-	placed  Priority // the priority under which it stands in order
+	group   group
 	running bool
+	held    bool // no worker gets it: see Hold
 	ahead   bool // it goes before the backlog whatever its priority
+	paid    bool // a worker has it, and it is not known yet whether it is reconciled: see rate
 
 	added   time.Duration // first reason of the next run
 	readyAt time.Duration
@@ -25,11 +27,12 @@ type entry struct {
 	links [linksCount]entryLinks
 }
 
-// entry returns what is known of the key, and begins to know it.
-func (q *Queue) entry(key string) *entry {
+// entry returns what is known of the key, which is of that group, and begins to know it.
+func (q *Queue) entry(key, of string) *entry {
 	e := q.entries[key]
 	if e == nil {
 		e = q.newEntry(key)
+		e.group = q.groups.join(of)
 		q.entries[key] = e
 		q.most = max(q.most, len(q.entries))
 	}
@@ -55,10 +58,11 @@ const manyEntries = 10_000
 
 // release forgets a key with nothing to come.
 func (q *Queue) release(e *entry) {
-	if e.ops != 0 || e.running || e.wait != nil || e.user != nil {
+	if e.ops != 0 || e.running || e.held || e.wait != nil || e.user != nil {
 		return
 	}
 	delete(q.entries, e.key)
+	q.groups.leave(e.group)
 	if len(q.spare) < spareEntries {
 		*e = entry{} // no pointer to it is left
 		q.spare = append(q.spare, e)

@@ -80,7 +80,7 @@ func (q *Queue) awaitNext(ctx context.Context) bool {
 	for !q.closed && ctx.Err() == nil {
 		p := q.netpoll
 		switch {
-		case q.ready.len() == 0:
+		case q.ready.len() == 0 || !q.inRate():
 			wait()
 			if p != nil {
 				p.last = q.now()

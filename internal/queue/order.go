@@ -1,45 +1,36 @@
 package queue
 
-// Priority says which ready keys go first.
-type Priority uint8
-
-const (
-	Background Priority = iota // the initial list, resync, requeues
-	Secondary                  // live changes of what a primary owns or reads
-	Live                       // live changes of primaries, and requests by hand
-	Priorities                 // how many there are
-)
-
-// OldestEvery is how often the oldest ready key is handed out whatever its
-// priority, so that a constant live load starves no key: one hand-out in eight.
-// A live change therefore waits behind at most that one.
+// OldestEvery is how often the oldest ready key is handed out whatever its priority, so that a constant live load
+// starves no key: one hand-out in eight. A live change therefore waits behind at most that one.
 const OldestEvery = 8
 
-// order holds the ready keys, which are dirty and not in progress, and decides which
-// goes next. Every operation takes constant time, and nothing is left behind by a
-// key that moved. The queue's lock guards it.
+// order holds the ready keys, which are due and not in progress, and decides which goes next. With groups they take
+// turns: among the keys of one priority, and apart from that among the oldest. What an operation costs does not depend
+// on how many keys there are; with other priorities than the three named ones it grows with the logarithm of how many
+// of those have keys. Nothing is left behind by a key that moved. The queue's lock guards it.
 type order struct {
-	byPriority [Priorities]entryList
-	byAge      entryList // the same keys, the one that became ready first in front
-	handedOut  uint64
+	named     [Bands]rota // of the named priorities
+	others    levels      // of all others
+	byAge     rota        // the same keys, the one that became ready first in front
+	ready     [Bands]int
+	handedOut uint64
 }
 
 func newOrder() *order {
-	o := &order{byAge: entryList{links: linksByAge}}
-	for i := range o.byPriority {
-		o.byPriority[i].links = linksByPriority
+	o := &order{byAge: newRota(linksByAge, 0)}
+	for band, prio := range [Bands]Priority{Background, Secondary, Live} {
+		o.named[band] = newRota(linksByPriority, prio)
 	}
 	return o
 }
 
-// push adds a key that became ready, behind those of its priority. Callers read the clock before they have the lock, so
-// e.readyAt may be a moment too early for its place.
+// push adds a key that became ready, behind those of its priority and group. Callers read the clock before they have
+// the lock, so e.readyAt may be a moment too early for its place.
 func (o *order) push(e *entry) {
-	if last := o.byAge.back; last != nil {
+	if last := o.byAge.lastOf(e.group); last != nil {
 		e.readyAt = max(e.readyAt, last.readyAt)
 	}
-	e.placed = e.place()
-	o.byPriority[e.placed].pushBack(e)
+	o.place(e)
 	o.byAge.pushBack(e)
 }
 
@@ -51,56 +42,102 @@ func (e *entry) place() Priority {
 	return e.prio
 }
 
-// move moves a ready key whose priority was raised behind those of its new
-// priority. Its age stays.
-func (o *order) move(e *entry) {
-	place := e.place()
-	if e.placed == place {
+// place puts a key behind those of its priority and group.
+func (o *order) place(e *entry) {
+	prio := e.place()
+	o.ready[prio.Band()]++
+	if level := o.namedLevel(prio); level != nil {
+		level.pushBack(e)
 		return
 	}
-	o.byPriority[e.placed].remove(e)
-	e.placed = place
-	o.byPriority[e.placed].pushBack(e)
+	o.others.pushBack(e, prio)
+}
+
+// displace undoes place. It comes before what changes the key's place.
+func (o *order) displace(e *entry) {
+	prio := e.place()
+	o.ready[prio.Band()]--
+	if level := o.namedLevel(prio); level != nil {
+		level.remove(e)
+		return
+	}
+	o.others.remove(e, prio)
+}
+
+func (o *order) namedLevel(prio Priority) *rota {
+	switch prio {
+	case Live:
+		return &o.named[BandLive]
+	case Secondary:
+		return &o.named[BandSecondary]
+	case Background:
+		return &o.named[BandBackground]
+	}
+	return nil
+}
+
+// level has the ready keys of a priority; nil if there are none and it has no name.
+func (o *order) level(prio Priority) *rota {
+	if level := o.namedLevel(prio); level != nil {
+		return level
+	}
+	return o.others.byPriority[prio]
+}
+
+// raise gives a ready key a higher priority, and moves it behind those of its new one. Its age stays.
+func (o *order) raise(e *entry, prio Priority) {
+	if e.ahead && prio <= Secondary {
+		e.prio = prio
+		return
+	}
+	o.displace(e)
+	e.prio = prio
+	o.place(e)
 }
 
 // len returns the number of ready keys.
 func (o *order) len() int { return o.byAge.len }
 
 // onlyBackground tells whether no key of a higher priority is ready.
-func (o *order) onlyBackground() bool { return o.byAge.len == o.byPriority[Background].len }
+func (o *order) onlyBackground() bool { return o.byAge.len == o.ready[BandBackground] }
 
-// pop takes the next key: the first of the highest priority, or in every eighth
-// turn the oldest of all. There must be one.
+// pop takes the next key: the first of the highest priority, or in every eighth turn the oldest of all; of the group
+// whose turn it is. There must be one.
 func (o *order) pop() *entry {
 	o.handedOut++
-	e := o.byAge.front
-	if o.handedOut%OldestEvery != 0 {
-		e = o.first()
+	if o.handedOut%OldestEvery == 0 {
+		return o.take(&o.byAge)
 	}
-	o.remove(e)
-	return e
+	return o.popFirst()
 }
 
 // popFirst takes the first key of the highest priority. There must be one.
-func (o *order) popFirst() *entry {
-	e := o.first()
+func (o *order) popFirst() *entry { return o.take(o.highest()) }
+
+func (o *order) take(from *rota) *entry {
+	e := from.next()
 	o.remove(e)
 	return e
 }
 
 // remove takes a ready key out.
 func (o *order) remove(e *entry) {
-	o.byPriority[e.placed].remove(e)
+	o.displace(e)
 	o.byAge.remove(e)
 }
 
-func (o *order) first() *entry {
-	for p := Priorities; p > 0; p-- {
-		if e := o.byPriority[p-1].front; e != nil {
-			return e
+// highest has the keys of the highest priority that has any. There must be one.
+func (o *order) highest() *rota {
+	top := o.others.highest()
+	for band := Bands; band > 0; band-- {
+		if named := &o.named[band-1]; named.len > 0 {
+			if top == nil || named.prio > top.prio {
+				return named
+			}
+			break
 		}
 	}
-	return nil
+	return top
 }
 
 // The links of the lists that a key may be in at the same time. A ready key is in two; one that a worker has, or that

@@ -21,7 +21,7 @@ func TestReadyKeysGoByPriorityThenFirstComeFirstServed(t *testing.T) {
 	q.Add("resync-2", opResync, Background)
 	q.Add("live-2", opPut, Live)
 	q.Add("secondary-2", opSecondary, Secondary)
-	if got, want := q.depthByPriority(), [Priorities]int{2, 2, 2}; got != want {
+	if got, want := q.depthByPriority(), [Bands]int{2, 2, 2}; got != want {
 		t.Errorf("depth by Priority %v, want %v", got, want)
 	}
 	runKey(t, q, "live-1", opPut)
@@ -41,7 +41,7 @@ func TestRaisingAReadyKeyMovesIt(t *testing.T) {
 	q.Add("c", opPut, Live)
 	q.Add("b", opPut, Live)
 	q.Add("b", opResync, Background) // does not lower it again
-	if got, want := q.depthByPriority(), [Priorities]int{1, 0, 2}; got != want {
+	if got, want := q.depthByPriority(), [Bands]int{1, 0, 2}; got != want {
 		t.Errorf("depth by Priority %v, want %v", got, want)
 	}
 	runKey(t, q, "c", opPut)

@@ -2,7 +2,8 @@
 //
 // The rule: one worker at a time has a key, and all that asks for the key meanwhile makes one more run, with all
 // reasons. Retries, requeues and debouncing delay a run and lose none. [Queue.Get] takes a key, [Queue.Done] gives it
-// back. The queue knows keys, reasons and priorities, and nothing of documents. It starts no goroutine.
+// back. Groups of keys may take turns within a priority, and a rate may bound how many keys are reconciled. The queue
+// knows keys, reasons and priorities, and nothing of documents. It starts no goroutine.
 package queue
 
 import (
@@ -38,6 +39,8 @@ type Queue struct {
 	ready   *order
 	inHand  entryList             // those that workers have
 	delayed [delayKinds]entryList // those with a delay, by its kind, the one that began first in front
+	groups  groups
+	rate    *rate // nil: none
 	timers  timers
 	netpoll *netpoll // nil: none
 
@@ -52,6 +55,10 @@ type Options struct {
 	// A key that changes again within DebounceQuiet is postponed, but never longer than DebounceMax after its first
 	// change. If either is 0, no key is.
 	DebounceQuiet, DebounceMax time.Duration
+	// Group names the group of a key: groups take turns. It is called without a lock, by several goroutines. Nil: all
+	// keys are of one.
+	Group func(key string) string
+	Rate  Rate
 }
 
 // Item is one hand-out: a key, and what gathered for it since the last one.
@@ -71,6 +78,8 @@ func New(opts Options) *Queue {
 		epoch:   time.Now(),
 		entries: map[string]*entry{},
 		ready:   newOrder(),
+		groups:  groups{of: opts.Group},
+		rate:    newRate(opts.Rate),
 		inHand:  entryList{links: linksByAge},
 	}
 	for kind := range q.delayed {
@@ -87,14 +96,14 @@ func New(opts Options) *Queue {
 // changes are debounced, unless asked for by hand; anything else ends the key's quiet time. After ShutDown Add does
 // nothing.
 func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
-	now := q.now()
+	now, of := q.now(), q.groups.name(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
 	ops = ops.OrManual()
-	e := q.entry(key)
+	e := q.entry(key, of)
 	if q.debounces(ops, prio) && e.ops == 0 {
 		q.hold(e, ops, prio, now)
 		return
@@ -106,7 +115,7 @@ func (q *Queue) Add(key string, ops operation.Operations, prio Priority) {
 // wins, with the reasons of both: retry and requeue share one, the user's is apart. A retry or requeue of a key that
 // is due anyway is no delay: its reasons, which are older, go with that run.
 func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
-	now := q.now()
+	now, of := q.now(), q.groups.name(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -116,7 +125,7 @@ func (q *Queue) AddAfter(key string, ops operation.Operations, prio Priority, d 
 		q.delays++
 	}
 	ops = ops.OrManual()
-	e := q.entry(key)
+	e := q.entry(key, of)
 	if kind != UserDelay {
 		q.later(e, ops, prio, now, d, kind, false)
 		return
@@ -135,25 +144,25 @@ func (q *Queue) GiveBack(it Item) { q.GiveBackFor(it, 0) }
 
 // GiveBackFor is GiveBack of a key that is to be looked at again after d.
 func (q *Queue) GiveBackFor(it Item, d time.Duration) {
-	now := q.now()
+	now, of := q.now(), q.groups.name(it.Key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.closed {
-		q.later(q.entry(it.Key), it.Ops.OrManual(), it.Prio, now, d, RetryDelay, true)
+		q.later(q.entry(it.Key, of), it.Ops.OrManual(), it.Prio, now, d, RetryDelay, true)
 	}
 }
 
 // GoAhead is GiveBack of a key that goes before the backlog from now on, because its hand-out has begun something that
 // the next one ends. Its priority, which a retry keeps, stays what it is. Call it before Done.
 func (q *Queue) GoAhead(it Item) {
-	now := q.now()
+	now, of := q.now(), q.groups.name(it.Key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
 	}
-	e := q.entry(it.Key)
-	e.ahead = true
+	e := q.entry(it.Key, of)
+	e.ahead = e.ahead || e.running || e.ops == 0
 	q.later(e, it.Ops.OrManual(), it.Prio, now, 0, RetryDelay, true)
 }
 
@@ -171,6 +180,7 @@ func (q *Queue) Get(ctx context.Context) (next Item, ok bool) {
 	e.ops, e.ahead = 0, false
 	e.running = true
 	q.inHand.pushBack(e)
+	q.pay(e)
 	return next, true
 }
 
@@ -185,6 +195,7 @@ func (q *Queue) Done(key string) {
 	}
 	e.running = false
 	q.inHand.remove(e)
+	q.refund(e)
 	if e.ops != 0 {
 		q.rerun--
 		e.readyAt = q.now()
@@ -228,7 +239,9 @@ func (q *Queue) CancelDue(key string) {
 		q.cancelWait(e)
 	}
 	if e.ops != 0 && e.ops&operation.ByHand == 0 {
-		q.ready.remove(e)
+		if !e.held {
+			q.ready.remove(e)
+		}
 		e.ops, e.ahead = 0, false
 	}
 	q.release(e)

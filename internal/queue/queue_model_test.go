@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,11 +49,23 @@ type model struct {
 	now            time.Time
 	order          int
 	handedOut      int
+
+	group func(key string) string // nil: none
+	turns map[modelLane]int       // of the lanes with keys, in which order their turns come
 }
+
+// modelLane is a lane of a group: of a priority, or by age.
+type modelLane struct {
+	group string
+	byAge bool
+	prio  Priority // not by age
+}
+
+const lowest Priority = math.MinInt32
 
 func newModel(names []string, opts Options) *model {
 	m := &model{quiet: opts.DebounceQuiet, maxHold: opts.DebounceMax, keys: map[string]*modelKey{}, names: names,
-		now: time.Now()}
+		now: time.Now(), group: opts.Group, turns: map[modelLane]int{}}
 	for _, name := range names {
 		m.keys[name] = &modelKey{}
 	}
@@ -62,13 +76,13 @@ func (m *model) turn() int { m.order++; return m.order }
 
 func (m *model) add(key string, ops operation.Operations, prio Priority) {
 	k := m.keys[key]
-	live := prio != Background && ops&operation.ByHand == 0
+	live := prio > Background && ops&operation.ByHand == 0
 	if m.quiet == 0 || !live || k.next != nil && !k.next.delayed {
 		m.happen(key, ops, prio)
 		return
 	}
 	if k.next == nil {
-		k.next = &modelRun{added: m.now, delayed: true, kind: quietDelay, began: m.turn()}
+		k.next = &modelRun{prio: lowest, added: m.now, delayed: true, kind: quietDelay, began: m.turn()}
 	}
 	if k.next.kind != quietDelay {
 		k.next.ops &^= opRetry | opRequeue
@@ -85,7 +99,7 @@ func (m *model) add(key string, ops operation.Operations, prio Priority) {
 func (m *model) happen(key string, ops operation.Operations, prio Priority) {
 	k := m.keys[key]
 	if k.next == nil {
-		k.next = &modelRun{added: m.now, delayed: true, kind: RequeueDelay}
+		k.next = &modelRun{prio: lowest, added: m.now, delayed: true, kind: RequeueDelay}
 	}
 	run := k.next
 	if run.delayed && run.kind != quietDelay {
@@ -101,6 +115,34 @@ func (m *model) happen(key string, ops operation.Operations, prio Priority) {
 	case raised:
 		run.placed = m.turn()
 	}
+	m.lanes()
+}
+
+func (m *model) lane(key string, prio Priority, byAge bool) modelLane {
+	l := modelLane{byAge: byAge, prio: prio}
+	if byAge {
+		l.prio = 0
+	}
+	if m.group != nil {
+		l.group = m.group(key)
+	}
+	return l
+}
+
+// lanes begins the lanes that have keys now, behind the others, and ends those that have none.
+func (m *model) lanes() {
+	now := map[modelLane]bool{}
+	for _, name := range m.names {
+		if m.isReady(name) {
+			for _, byAge := range []bool{false, true} {
+				l := m.lane(name, m.keys[name].next.prio, byAge)
+				if now[l] = true; m.turns[l] == 0 {
+					m.turns[l] = m.turn()
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(m.turns, func(l modelLane, _ int) bool { return !now[l] })
 }
 
 func (m *model) makeReady(run *modelRun) {
@@ -123,6 +165,7 @@ func (m *model) addAfter(key string, ops operation.Operations, prio Priority, d 
 		if prio > k.next.prio {
 			k.next.prio = prio
 			k.next.placed = m.turn()
+			m.lanes()
 		}
 		return
 	}
@@ -140,7 +183,7 @@ func (m *model) addAfter(key string, ops operation.Operations, prio Priority, d 
 func (m *model) delay(run **modelRun, ops operation.Operations, prio Priority, d time.Duration, kind DelayKind) {
 	at := m.now.Add(d)
 	if *run == nil {
-		*run = &modelRun{delayed: true, kind: kind, at: at, set: m.turn(), began: m.turn()}
+		*run = &modelRun{prio: lowest, delayed: true, kind: kind, at: at, set: m.turn(), began: m.turn()}
 	}
 	(*run).ops, (*run).prio = operation.Union((*run).ops, ops), max((*run).prio, prio)
 	if at.Before((*run).at) {
@@ -196,21 +239,27 @@ func (m *model) get() (string, modelRun) {
 		if !m.isReady(name) {
 			continue
 		}
-		if best == "" || m.before(m.keys[name].next, m.keys[best].next) {
+		if best == "" || m.before(name, best) {
 			best = name
 		}
 	}
 	run := *m.keys[best].next
+	m.turns[m.lane(best, run.prio, m.handedOut%8 == 0)] = m.turn()
 	m.keys[best].next, m.keys[best].running, m.keys[best].taken = nil, true, m.turn()
+	m.lanes()
 	return best, run
 }
 
-func (m *model) before(a, b *modelRun) bool {
-	if m.handedOut%8 == 0 {
-		return a.ready < b.ready
-	}
-	if a.prio != b.prio {
+func (m *model) before(keyA, keyB string) bool {
+	a, b, byAge := m.keys[keyA].next, m.keys[keyB].next, m.handedOut%8 == 0
+	if !byAge && a.prio != b.prio {
 		return a.prio > b.prio
+	}
+	if a, b := m.turns[m.lane(keyA, a.prio, byAge)], m.turns[m.lane(keyB, b.prio, byAge)]; a != b {
+		return a < b
+	}
+	if byAge {
+		return a.ready < b.ready
 	}
 	return a.placed < b.placed
 }
@@ -220,6 +269,7 @@ func (m *model) done(key string) {
 	k.running = false
 	if k.next != nil && !k.next.delayed {
 		m.makeReady(k.next)
+		m.lanes()
 	}
 }
 
@@ -234,10 +284,15 @@ func (m *model) drop(key string) {
 func (m *model) counts() Counts {
 	var c Counts
 	oldest := 0
+	for l := range m.turns {
+		if m.group != nil && l.byAge {
+			c.Groups++
+		}
+	}
 	for _, name := range m.names {
 		k := m.keys[name]
 		if m.isReady(name) {
-			c.Ready[k.next.prio]++
+			c.Ready[k.next.prio.Band()]++
 			if oldest == 0 || k.next.ready < oldest {
 				oldest, c.Oldest = k.next.ready, m.now.Sub(k.next.since)
 			}
@@ -312,6 +367,8 @@ type comparison struct {
 	tally  map[string]int
 }
 
+var modelPriorities = []Priority{Background, Secondary, Live, Background, Secondary, Live, -200, -50, -1, 7, 1 << 30}
+
 var modelReasons = []operation.Operations{
 	1 << operation.Put, 1 << operation.Delete, 1 << operation.Delete, 1 << operation.Purge, 1 << operation.Secondary,
 	1 << operation.External, 1 << operation.Resync, 1 << operation.Retry, 1 << operation.Requeue,
@@ -322,7 +379,7 @@ func (c *comparison) step(t fataler) {
 	t.Helper()
 	key := c.model.names[c.choose(len(c.model.names))]
 	ops := modelReasons[c.choose(len(modelReasons))]
-	prio := Priority(c.choose(int(Priorities)))
+	prio := modelPriorities[c.choose(len(modelPriorities))]
 	what := "add"
 	switch c.choose(10) {
 	case 0, 1, 2:
@@ -392,14 +449,26 @@ func (c *comparison) compare(t fataler, what, key string) {
 		most := c.choose(len(c.model.names) + 2)
 		got, all := c.queue.Oldest(class, most)
 		want := c.model.oldest(class)
-		if wantAll := len(want) <= most; all != wantAll || !slices.Equal(got, want[:min(len(want), most)]) {
+		first := want[:min(len(want), most)]
+		if wantAll := len(want) <= most; all != wantAll || !c.sameOrder(class, got, first) {
 			t.Fatalf("after %s of %s: the oldest %d of class %d: %v, all: %v; want of %v", what, key, most, class, got,
 				all, want)
 		}
-		if got := c.queue.KeysIn(class); !slices.Equal(got, want) {
+		if got := c.queue.KeysIn(class); !c.sameOrder(class, got, want) {
 			t.Fatalf("after %s of %s: in class %d: %v, want %v", what, key, class, got, want)
 		}
 	}
+}
+
+// sameOrder tells whether these are the same keys in the same order. With groups those that became ready at one time
+// may be in any.
+func (c *comparison) sameOrder(class Class, got, want []string) bool {
+	if class != Ready || c.model.group == nil {
+		return slices.Equal(got, want)
+	}
+	return slices.EqualFunc(got, want, func(a, b string) bool {
+		return c.model.isReady(a) && c.model.keys[a].next.since.Equal(c.model.keys[b].next.since)
+	}) && len(slices.Compact(slices.Sorted(slices.Values(got)))) == len(got)
 }
 
 func modelNames(n int) []string {
@@ -414,6 +483,9 @@ func modelOptions(t *testing.T, test func(t *testing.T, opts Options)) {
 	t.Run("plain", func(t *testing.T) { test(t, Options{}) })
 	t.Run("debounced", func(t *testing.T) {
 		test(t, Options{DebounceQuiet: 7 * time.Millisecond, DebounceMax: 25 * time.Millisecond})
+	})
+	t.Run("in groups", func(t *testing.T) {
+		test(t, Options{Group: func(key string) string { return strconv.Itoa(int(key[len(key)-1]) % 3) }})
 	})
 }
 

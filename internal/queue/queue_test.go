@@ -61,6 +61,9 @@ func requireEmpty(t *testing.T, q *Queue) {
 	if len(q.entries) != 0 {
 		t.Fatalf("the queue remembers %d keys with nothing to come", len(q.entries))
 	}
+	if ids, lanes, levels := len(q.groups.ids), len(q.ready.byAge.lanes), len(q.ready.others.heap); ids+lanes+levels != 0 {
+		t.Fatalf("the queue remembers %d groups, %d lanes and %d levels without keys", ids, lanes, levels)
+	}
 }
 
 func TestKeyIsNeverHandedOutTwiceAtOnceUnder100Workers(t *testing.T) {
@@ -95,7 +98,7 @@ func TestKeyIsNeverHandedOutTwiceAtOnceUnder100Workers(t *testing.T) {
 	for a := range adders {
 		adding.Go(func() {
 			for n := range adds {
-				q.Add(fmt.Sprint((n+a)%keys), opPut, Priority(n%int(Priorities)))
+				q.Add(fmt.Sprint((n+a)%keys), opPut, modelPriorities[n%3])
 			}
 		})
 	}
@@ -463,9 +466,9 @@ func (q *Queue) Pending(key string) operation.Operations {
 	return known.Due
 }
 
-func (q *Queue) depthByPriority() [Priorities]int { return q.Counts().Ready }
-func (q *Queue) timersPending() int               { return q.Counts().Delayed }
-func (q *Queue) oldestReady() time.Duration       { return q.Counts().Oldest }
+func (q *Queue) depthByPriority() [Bands]int { return q.Counts().Ready }
+func (q *Queue) timersPending() int          { return q.Counts().Delayed }
+func (q *Queue) oldestReady() time.Duration  { return q.Counts().Oldest }
 
 func TestGetReturnsWhenItsContextEndsAndLosesNoKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

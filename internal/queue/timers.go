@@ -17,6 +17,7 @@ const (
 	RequeueDelay                  // RequeueAfter: an event cancels it
 	UserDelay                     // EnqueueAfter: only CancelDelays cancels it
 	quietDelay                    // the queue's own: a changed key that has to be quiet first
+	rateDelay                     // the rate's: of no key
 	delayKinds                    // how many there are
 )
 
@@ -27,7 +28,7 @@ type timer struct {
 	due   time.Duration // on the queue's clock
 	since time.Duration // when it began
 	seq   uint64        // equal dues fire in the order in which they were set
-	index int           // in the heap
+	index int32         // in the heap
 	ops   operation.Operations
 	prio  Priority
 	kind  DelayKind
@@ -69,7 +70,7 @@ func (ts *timers) set(t *timer, due, now time.Duration) {
 	if t.index < 0 {
 		heap.Push(&ts.heap, t)
 	} else {
-		heap.Fix(&ts.heap, t.index)
+		heap.Fix(&ts.heap, int(t.index))
 	}
 	ts.arm(now)
 }
@@ -79,7 +80,7 @@ func (ts *timers) set(t *timer, due, now time.Duration) {
 // the heap no more, because it fired or after stop, is none to take out.
 func (ts *timers) remove(t *timer) {
 	if t.index >= 0 {
-		heap.Remove(&ts.heap, t.index)
+		heap.Remove(&ts.heap, int(t.index))
 	}
 }
 
@@ -136,12 +137,12 @@ func (h timerHeap) Less(i, j int) bool {
 
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *timerHeap) Push(x any) {
 	t := x.(*timer)
-	t.index = len(*h)
+	t.index = int32(len(*h))
 	*h = append(*h, t)
 }
 

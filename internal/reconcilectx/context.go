@@ -2,6 +2,7 @@ package reconcilectx
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/external"
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/dryrun"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/ownwrites"
@@ -31,7 +33,7 @@ type Host interface {
 	// was reconciled with success.
 	WarnOnce(key, object, reason, message string)
 	// Logger is the logger of a reconcile; base is its term's.
-	Logger(base logr.Logger, key string, operations operation.Operations) logr.Logger
+	Logger(base logr.Logger, key string, operations operation.Operations, id RunID) logr.Logger
 	// Claim says what the primaries own.
 	Claim() owner.Claim
 	// Sources are those of the controller, the primary's first.
@@ -52,11 +54,11 @@ type Config struct {
 	Host     Host
 	Statuses Statuses
 	APIs     *apisource.Set
-	Pruned   sets.Set[source.Place] // where prunes ask for what a reconcile wants
-	Writer   string                 // see Primary
-	Shared   bool                   // another controller may have the id of the installation, which was given
-	Proofs   *owner.Secrets         // nil: no proofs are wanted
-	Deleted  func(key, what string) // external.Reconcile has deleted it; nil: it is not told
+	Pruned   func() sets.Set[source.Place] // where prunes ask for what a reconcile wants, as it begins
+	Writer   string                        // see Primary
+	Shared   bool                          // another controller may have the id of the installation, which was given
+	Proofs   *owner.Secrets                // nil: no proofs are wanted
+	Deleted  func(key, what string)        // external.Reconcile has deleted it; nil: it is not told
 }
 
 // Context is the context of one reconcile. It says for whom it runs, remembers what is written under it, and makes its
@@ -68,8 +70,12 @@ type Context struct {
 	key        string
 	operations operation.Operations
 
+	// Run numbers the reconcile among those of the process.
+	Run RunID
 	// Writes are those made under the context.
 	Writes ownwrites.Log
+	// Plan collects what would be written; nil if it is written.
+	Plan *dryrun.Plan
 	// Recorded says that what comes of the reconcile is recorded, and the status that it sets with it.
 	Recorded bool
 
@@ -78,6 +84,7 @@ type Context struct {
 
 	status  stagedStatus
 	pending pendingNote
+	pruned  sets.Set[source.Place] // of the config, when it began: of what is pruned since it has not said all it wants
 	wanted  wanted
 	began   apisource.Begun
 
@@ -89,7 +96,9 @@ type Context struct {
 func NewContext(
 	term context.Context, config *Config, logger logr.Logger, key string, operations operation.Operations,
 ) *Context {
-	return &Context{Context: term, config: config, logger: logger, key: key, operations: operations}
+	return &Context{
+		Context: term, config: config, logger: logger, key: key, operations: operations, pruned: config.Pruned(),
+	}
 }
 
 // Key is the key that is reconciled.
@@ -106,6 +115,8 @@ func (c *Context) Value(key any) any {
 		return c
 	case external.RuntimeKey{}:
 		return externalRuntime{c}
+	case dryrun.Key{}:
+		return c.Plan
 	}
 	value := c.Context.Value(key)
 	if _, ok := value.(logr.Logger); ok {
@@ -117,12 +128,20 @@ func (c *Context) Value(key any) any {
 // WithLogger returns the term's context with the reconcile's logger.
 func (c *Context) WithLogger() context.Context {
 	c.once.Do(func() {
-		c.logged = klog.NewContext(c.Context, c.config.Host.Logger(c.logger, c.key, c.operations))
+		c.logged = klog.NewContext(c.Context, c.config.Host.Logger(c.logger, c.key, c.operations, c.Run))
 	})
 	return c.logged
 }
 
 var _ Reconcile = (*Context)(nil)
+
+// ID implements Reconcile.
+func (c *Context) ID() string { return c.Run.String() }
+
+// RunID numbers a reconcile. It is formatted only when something is logged.
+type RunID uint64
+
+func (id RunID) String() string { return strconv.FormatUint(uint64(id), 16) }
 
 // Primary implements Reconcile.
 func (c *Context) Primary() Primary { return c.config.Host.PrimaryOf(c.key) }
@@ -131,10 +150,20 @@ func (c *Context) Primary() Primary { return c.config.Host.PrimaryOf(c.key) }
 func (c *Context) Controller() string { return c.config.Host.Name() }
 
 // Warn implements Reconcile.
-func (c *Context) Warn(reason, message string) { c.config.Host.Warn(c.key, reason, message) }
+func (c *Context) Warn(reason, message string) {
+	if c.Plan != nil {
+		c.Plan.Note("%s: %s", reason, message)
+		return
+	}
+	c.config.Host.Warn(c.key, reason, message)
+}
 
 // WarnOnce implements Reconcile.
 func (c *Context) WarnOnce(object, reason, message string) {
+	if c.Plan != nil {
+		c.Plan.Note("%s: %s", reason, message)
+		return
+	}
 	c.config.Host.WarnOnce(c.key, object, reason, message)
 }
 
@@ -152,6 +181,9 @@ func (c *Context) MayDelete(obj metav1.Object, in owner.Resource) bool {
 
 // AwaitName implements Reconcile.
 func (c *Context) AwaitName(place source.Place, object string) (news bool) {
+	if c.Plan != nil {
+		return false
+	}
 	return source.AwaitName(c.config.Host.Sources(), place, object, c.key)
 }
 
@@ -159,4 +191,8 @@ func (c *Context) AwaitName(place source.Place, object string) (news bool) {
 func (c *Context) WaitFor(what string, after time.Duration) { c.pending.add(what, after) }
 
 // Uncovered implements Reconcile.
-func (c *Context) Uncovered() { c.config.Host.Uncovered() }
+func (c *Context) Uncovered() {
+	if c.Plan == nil {
+		c.config.Host.Uncovered()
+	}
+}

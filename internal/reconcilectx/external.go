@@ -27,6 +27,12 @@ func (r externalRuntime) Store() external.Store {
 
 // Gate implements external.Runtime.
 func (r externalRuntime) Gate(kind string) external.Gate {
+	if r.Plan != nil {
+		if gate, guarded := r.config.APIs.PlanGate(kind); guarded {
+			return gate
+		}
+		return nil
+	}
 	if gate, guarded := r.config.APIs.Gate(kind, r.key, &r.began); guarded {
 		return gate
 	}
@@ -48,7 +54,7 @@ func (r externalRuntime) Drifted(what string) {
 
 // Deleted is told that external.Reconcile has deleted a resource.
 func (r externalRuntime) Deleted(resource string) {
-	if deleted := r.config.Deleted; deleted != nil {
+	if deleted := r.config.Deleted; deleted != nil && r.Plan == nil {
 		deleted(r.key, resource)
 	}
 }

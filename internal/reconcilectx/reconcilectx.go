@@ -17,6 +17,8 @@ import (
 
 // Reconcile is a reconcile under way. All methods may be called concurrently.
 type Reconcile interface {
+	// ID tells the reconcile from the others of the process.
+	ID() string
 	Writer
 	StatusSetter
 	Kubernetes

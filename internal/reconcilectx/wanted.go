@@ -31,22 +31,24 @@ func (c *Context) MayOwn(place source.Place, key string) error {
 
 // MustName implements Writer.
 func (c *Context) MustName(place source.Place) bool {
-	return c.config.Shared && c.config.Pruned.Has(place)
+	return c.config.Shared && c.pruned.Has(place)
 }
 
 // Want implements Writer.
 func (c *Context) Want(place source.Place, key string) {
-	if c.config.Pruned.Has(place) && key != "" { // what has no name is not written
+	if c.pruned.Has(place) && key != "" { // what has no name is not written
 		c.wanted.want(place, key)
 	}
 }
 
 // Keep implements Writer.
 func (c *Context) Keep(place source.Place, keys ...string) {
-	if len(c.config.Pruned) == 0 {
+	if len(c.pruned) == 0 {
 		return
 	}
-	c.wanted.want(place, keys...)
+	if c.pruned.Has(place) { // else it has not said all that it wants there: see Context.pruned
+		c.wanted.want(place, keys...)
+	}
 	c.wanted.keep(place, keys)
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nagi-runtime/nagi/internal/fence"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/kvstream"
 	"github.com/nagi-runtime/nagi/internal/retry"
@@ -191,7 +192,7 @@ func (c Cell[T]) get(ctx context.Context) (data []byte, revision uint64, err err
 // pauses grow, so that comes within two seconds. A missing permission is reported at once: only a person can give it.
 const silent = 500 * time.Millisecond
 
-// try calls f until it succeeds or ctx ends.
+// try calls f until it succeeds or ctx ends. It fails with fence.ErrMoved, too: another replica has the key.
 func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) error) (err error) {
 	began, told := time.Now(), false
 	defer func() {
@@ -208,6 +209,9 @@ func (c Cell[T]) try(ctx context.Context, doing string, f func(context.Context) 
 		cancel()
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, fence.ErrMoved) {
+			return fmt.Errorf("%s %s in status bucket %s: %w", doing, c.key, c.bucket.name, err)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %s in status bucket %s: %w (last error: %w)",

@@ -23,6 +23,7 @@ type Claim struct {
 	removed    chan struct{} // a key of the claim was removed
 	given      chan struct{} // the id was put
 	made       atomic.Bool   // the id, by Settle
+	late       lateSources   // see CameLate
 }
 
 // NewClaim returns the claim of a controller. Nothing is claimed before Take. instance is the id of the installation if

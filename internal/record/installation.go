@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/owner"
@@ -53,9 +54,42 @@ func (c *Claim) Settle(ctx context.Context, others func() Sightings) error {
 	}
 }
 
+// lateSources are the sources with objects of other installations that CameLate was told of.
+type lateSources struct {
+	mu   sync.Mutex
+	errs map[string]error // what is reported of them, by their names
+}
+
+// set notes what is reported of a source, nil for nothing, and returns what was.
+func (l *lateSources) set(source string, err error) (was error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was = l.errs[source]
+	switch {
+	case err == nil:
+		delete(l.errs, source)
+	case l.errs == nil:
+		l.errs = map[string]error{source: err}
+	default:
+		l.errs[source] = err
+	}
+	return was
+}
+
+// err is what is reported of one of them; nil if there are none.
+func (l *lateSources) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, source := range slices.Sorted(maps.Keys(l.errs)) {
+		return l.errs[source]
+	}
+	return nil
+}
+
 // CameLate is told of the objects in a source that has synced after Settle. If the id was made before, without knowing
-// of them, and none of them carries it, the status bucket may have been lost. That is reported, until the next term.
-func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
+// of them, and none of them carries it, the status bucket may have been lost. That is reported, until the next term, or
+// until LateGone.
+func (c *Claim) CameLate(ctx context.Context, source string, seen Sightings) {
 	id := c.Instance()
 	if _, ours := seen[id]; ours || len(seen) == 0 || !c.made.Load() {
 		return
@@ -64,10 +98,18 @@ func (c *Claim) CameLate(ctx context.Context, seen Sightings) {
 	if ids := seen.ids(); len(ids) == 1 {
 		other = printable.Typed(ids[0], "ID")
 	}
-	c.bucket.board.Set(ctx, c.installation(), fmt.Errorf("the id of this installation, %q, was made while a source "+
+	c.late.set(source, fmt.Errorf("the id of this installation, %q, was made while a source "+
 		"was away, and its objects have owners in another one: %s. They are another installation's to this "+
 		"controller, which does not write or delete them. If the status bucket was lost, take the id over: stop all "+
 		"replicas, and nats kv put %s %s %s", id, seen, c.bucket.name, KeyInstance, other))
+	c.bucket.board.Change(ctx, c.installation(), c.late.err)
+}
+
+// LateGone takes back what CameLate has reported of a source, which was taken away. Another one may say the same.
+func (c *Claim) LateGone(ctx context.Context, source string) {
+	if c.late.set(source, nil) != nil {
+		c.bucket.board.Recall(ctx, c.installation(), c.late.err)
+	}
 }
 
 // installation is the name on the board of what is wrong with the id.
@@ -102,7 +144,7 @@ func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 	seen := Sightings{}
 	for _, s := range sources {
 		of := claim.In(s)
-		for _, obj := range s.All() {
+		for obj := range s.All() {
 			named := owner.NamedBy(obj).Owner()
 			stamp := owner.StampOf(obj)
 			if named.Kind != claim.Kind || named.Instance == "" || stamp.IsNone() {

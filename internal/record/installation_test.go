@@ -2,7 +2,9 @@ package record_test
 
 import (
 	"bytes"
+	"iter"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -18,8 +20,8 @@ type shelf struct {
 	objects []metav1.Object
 }
 
-func (s *shelf) String() string       { return "Owns Page" }
-func (s *shelf) All() []metav1.Object { return s.objects }
+func (s *shelf) String() string               { return "Owns Page" }
+func (s *shelf) All() iter.Seq[metav1.Object] { return slices.Values(s.objects) }
 
 func (*shelf) Resource() owner.Resource { return owner.ResourceOfBucket("pages") }
 func (*shelf) AnyNamespace() bool       { return false }

@@ -22,7 +22,7 @@ func (a *Anchors) LastDocument(ctx context.Context, key string) (document []byte
 	if len(record.LastDocument) == 0 {
 		return nil, 0, fmt.Errorf("last document of %s %q: it was not kept, "+
 			"because it was larger than LastDocumentLimit (%d bytes), was never reconciled, or was replaced before it "+
-			"could be read past the informer's transform", a.Kind, key, a.Limit)
+			"could be read past the informer's transform (SetTransform, or Config.OnlyMetadata)", a.Kind, key, a.Limit)
 	}
 	return record.LastDocument, record.DocumentRevision, nil
 }

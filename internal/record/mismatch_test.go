@@ -108,7 +108,7 @@ func TestAReplacedIDIsNotKeptWhenTheBucketIsLost(t *testing.T) {
 		must(t, settle(t, next))
 		begun := make(chan error, 1)
 		go func() { begun <- next.BeginTerm(quiet(t), sighted("ours", "docs"), docs) }()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // between two looks, which are five seconds apart
 		s.remove(record.KeyInstance)
 		s.remove(record.KeyLedWith)
 		must(t, <-begun)

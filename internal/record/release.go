@@ -17,6 +17,8 @@ type Release struct {
 	By         string `json:"by"`
 	Engagement string `json:"engagement"`
 	Count      int    `json:"count"`
+	// List is the id of what is held, as the sender has read it; "" where it has read the number alone.
+	List string `json:"list,omitempty"`
 }
 
 // ParseRelease reads the text of an operator, or JSON.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/mergediff"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
 	"github.com/nagi-runtime/nagi/internal/retry"
@@ -28,20 +30,20 @@ const (
 func CreateOrUpdate[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], obj T, mutate func(T) error, options Options,
 ) (Result, error) {
-	key, template := source.ObjectKey(obj), obj.DeepCopyObject().(T)
+	key, template := source.ObjectKey(obj), mergediff.CopyOf(obj)
 	what, place := What{Kind: client.Kind()}, source.Place{Bucket: client.Config().Bucket}
 	claim, err := NewClaim(ctx, what, place, template, options)
 	result := Unchanged
 	if err == nil {
-		result, err = createOrUpdate(ctx, client, obj, readCached, claim, mutate)
+		result, err = createOrUpdate(ctx, client, obj, readCached, claim, options.lasts, mutate)
 	}
 	if err == errNotWhole {
 		retry.Assign(obj, template.DeepCopyObject().(T))
-		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, options.lasts, mutate)
 	}
 	for tries := 0; again(ctx, claim, err, tries) && retry.Pause(ctx, tries); tries++ {
 		retry.Assign(obj, template.DeepCopyObject().(T))
-		result, err = createOrUpdate(ctx, client, obj, readLive, claim, mutate)
+		result, err = createOrUpdate(ctx, client, obj, readLive, claim, options.lasts, mutate)
 	}
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		err = refused.Err
@@ -81,7 +83,8 @@ const (
 )
 
 func createOrUpdate[T entity.IEntity](
-	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, claim Claim, mutate func(T) error,
+	ctx context.Context, client entity.IEntityClient[T], obj T, from readFrom, claim Claim, lasts *lasting,
+	mutate func(T) error,
 ) (Result, error) {
 	key := source.ObjectKey(obj)
 	before, err := read(ctx, client, key, from)
@@ -90,6 +93,9 @@ func createOrUpdate[T entity.IEntity](
 	case exists:
 		if err := claim.MayWrite(before); err != nil {
 			return Unchanged, &Refusal{err}
+		}
+		if from == readCached && client.Config().OnlyMetadata {
+			return Unchanged, errNotWhole // mutate is for what is there
 		}
 		retry.Assign(obj, before)
 		before = before.DeepCopyObject().(T)
@@ -115,11 +121,11 @@ func createOrUpdate[T entity.IEntity](
 	late := stamp(ctx, client.Config().Bucket, obj, existing)
 	if !exists {
 		claim.SetWriter(obj)
-		return Created, retry.Overtaken(client.Create(ctx, obj))
+		return Created, retry.Overtaken(create(ctx, client, obj, lasts))
 	}
 	claim.KeepWriter(obj, existing)
 	same, err := sameDocument(client, key, before, obj)
-	if err != nil || same {
+	if err != nil || same && lasts.isMet(before, time.Now()) {
 		return Unchanged, err
 	}
 	if entity.IsTransformed(before) {
@@ -127,7 +133,7 @@ func createOrUpdate[T entity.IEntity](
 	}
 	late()
 	claim.SetWriter(obj)
-	return Updated, retry.Overtaken(client.Update(ctx, obj))
+	return Updated, retry.Overtaken(update(ctx, client, obj, lasts))
 }
 
 func read[T entity.IEntity](

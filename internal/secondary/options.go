@@ -7,10 +7,12 @@ import (
 	"github.com/nagi-runtime/nagi/internal/owner"
 )
 
-// Options are what a write may take over. The zero value takes over nothing.
+// Options are what a write may take over, and how long what it writes lasts. The zero value takes over nothing, and
+// leaves the TTL.
 type Options struct {
 	adopt, handOver   bool
 	fromKind, fromKey string
+	lasts             *lasting // nil leaves the TTL
 }
 
 // Option changes Options.

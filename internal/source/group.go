@@ -24,10 +24,10 @@ func (g Group) Without(f func(Source) bool) (rest, split Group) {
 	return rest, split
 }
 
-// Start starts all. Their events go on until Stop; ctx is that of their callbacks.
-func (g Group) Start(ctx context.Context) error {
+// Start starts all. Their events go on until Stop; life says which context the callbacks of one have.
+func (g Group) Start(life func(Source) context.Context) error {
 	for _, s := range g {
-		if err := s.Start(ctx); err != nil {
+		if err := s.Start(life(s)); err != nil {
 			return fmt.Errorf("start source %s: %w", s, err)
 		}
 	}

@@ -41,7 +41,8 @@ func (h *Handlers) Synced() []cache.DoneChecker {
 	return slices.Clone(h.synced)
 }
 
-// Remove takes off the handlers that Add added.
+// Remove takes off the handlers that Add added, and waits for those that are called just now. A handler must not call
+// it.
 func (h *Handlers) Remove() {
 	h.mu.Lock()
 	registered := h.registered
@@ -49,6 +50,6 @@ func (h *Handlers) Remove() {
 	h.mu.Unlock()
 	for _, r := range registered {
 		// It fails only for a handle of another informer, or a stopped informer, where there is nothing left to remove.
-		_ = r.informer.RemoveEventHandler(r.handle)
+		_ = cache.ShutDownEventHandler(r.informer, r.handle)
 	}
 }

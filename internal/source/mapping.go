@@ -35,7 +35,10 @@ type mappingID struct {
 func (m *mapping) id() mappingID { return mappingID{m.events, ObjectKey(m.objects[0])} }
 
 // name is what the log calls the object.
-func (m *mapping) name() string { return m.events.Source.String() + " " + ObjectKey(m.objects[0]) }
+func (m *mapping) name() string { return namesOf(m.events.Source) + ObjectKey(m.objects[0]) }
+
+// namesOf is how the names of the objects of a source begin.
+func namesOf(s fmt.Stringer) string { return s.String() + " " }
 
 // mappingStatesKept bounds how many states of one object wait for a mapper that fails: the first, which tells whom it
 // concerned before, and the latest. Whoever was concerned only in between hears of it with the resync.
@@ -59,7 +62,7 @@ type Mappings struct {
 
 	mu      sync.Mutex
 	waiting map[mappingID]*mapping
-	trying  *mapping // the one that is called again just now
+	trying  *trying // what is called again just now; nil if nothing is
 	behind  map[*Events]*Behind
 	dropped bool // something beyond most, since all was called
 }
@@ -86,7 +89,7 @@ func (m *Mappings) run(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		if call := m.take(id); call != nil && m.call(ctx, call) {
+		if call, ctx := m.take(ctx, id); call != nil && m.call(ctx, call) {
 			m.retries.Forget(id)
 			m.makeUp()
 		}
@@ -106,34 +109,6 @@ func (m *Mappings) Waiting() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.waiting)
-}
-
-func (m *Mappings) take(id mappingID) *mapping {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	call := m.waiting[id]
-	if call != nil {
-		call.retried = true
-		delete(m.waiting, id)
-		m.trying = call
-	}
-	return call
-}
-
-// tried notes the end of a call that take began.
-func (m *Mappings) tried() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.trying == nil {
-		return
-	}
-	id := m.trying.id()
-	m.trying = nil
-	if behind := m.behind[id.events]; behind != nil && m.waiting[id] == nil {
-		if behind.Objects--; behind.Objects == 0 {
-			delete(m.behind, id.events)
-		}
-	}
 }
 
 // Behind says that a mapper has failed for objects of a source: whom their events concern is not known yet.
@@ -173,6 +148,10 @@ func (m *Mappings) again(call *mapping, err error) {
 	id := call.id()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.trying != nil && m.trying.mapping == call && m.trying.gone {
+		m.retries.Forget(id)
+		return
+	}
 	waits := m.waiting[id]
 	if waits == nil && len(m.waiting) >= m.most {
 		m.dropped = true

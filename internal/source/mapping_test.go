@@ -122,18 +122,19 @@ func TestStatesThatWaitForAMapperStayInOrder(t *testing.T) {
 	of := func(title string) *mapping { return &mapping{events: s, objects: []metav1.Object{named(title)}} }
 	m.again(of("one"), errors.New("away"))
 	m.again(of("two"), errors.New("away"))
-	tried := m.take(of("").id())
+	tried, _ := m.take(t.Context(), of("").id())
 	m.again(of("three"), errors.New("away"))
 	m.again(tried, errors.New("away"))
 	m.again(of("four"), errors.New("away"))
 	var order []string
-	for _, obj := range m.take(of("").id()).objects {
+	again, _ := m.take(t.Context(), of("").id())
+	for _, obj := range again.objects {
 		order = append(order, title(obj))
 	}
 	if want := []string{"one", "two", "three", "four"}; !slices.Equal(order, want) {
 		t.Errorf("%v, want %v", order, want)
 	}
-	if m.take(of("").id()) != nil {
+	if none, _ := m.take(t.Context(), of("").id()); none != nil {
 		t.Error("what was taken is still there")
 	}
 }
@@ -168,6 +169,31 @@ func TestAMapperThatKeepsFailingIsLoggedOnceForAnObject(t *testing.T) {
 		well.Store(false)
 	}
 }
+
+// TestAMapperOfASourceThatIsAddedAgainIsLoggedAgain: what was logged of the one that is gone says nothing of it.
+func TestAMapperOfASourceThatIsAddedAgainIsLoggedAgain(t *testing.T) {
+	var lines, failures atomic.Int64
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{}))
+	m := NewMappings(&noticed{}, time.Millisecond, time.Millisecond, func() { failures.Add(1) }, func() {})
+	m.Start(ctx)
+	defer m.Stop()
+	for round := range int64(3) {
+		s := &Events{Mappings: m, Source: &numbered{round}, Operation: operation.Tertiary,
+			Keys: func(context.Context, metav1.Object) ([]string, error) { return nil, errors.New("unwell") }}
+		failures.Store(0)
+		s.Created(ctx, named("home"), false)
+		wait(t, "many failures", func() bool { return failures.Load() > 10 })
+		m.Forget(s.Source)
+		if n := lines.Load(); n != round+1 {
+			t.Errorf("%d lines in round %d, want one in each", n, round)
+		}
+	}
+}
+
+// numbered is a source of the same name as others.
+type numbered struct{ number int64 }
+
+func (*numbered) String() string { return "a source" }
 
 func (n *noticed) forget() {
 	n.mu.Lock()

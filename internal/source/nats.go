@@ -273,9 +273,6 @@ func (s *NATS[T]) AnyNamespace() bool { return s.Open }
 // Place implements Placed.
 func (s *NATS[T]) Place() Place { return Place{Bucket: s.client.Config().Bucket} }
 
-// All implements Owned.
-func (s *NATS[T]) All() []metav1.Object { return StoreObjects(s.client.Informer().GetStore()) }
-
 // OwnedLive implements Owned: a bucket is listed as a whole.
 func (s *NATS[T]) OwnedLive(context.Context, string) ([]metav1.Object, error) { return nil, nil }
 
@@ -290,6 +287,8 @@ func (s *NATS[T]) Remove(ctx context.Context, permit deletes.Permit) error {
 		return fmt.Errorf("delete %s: resourceVersion %q is not a revision: %w",
 			s.client.Kind(), obj.GetResourceVersion(), err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, deletes.SentFor)
+	defer cancel()
 	err = s.client.Delete(ctx, ObjectKey(obj), entity.IfRevision(revision))
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -290,6 +290,9 @@ func (s *Primary[T]) identityOf(created time.Time) string {
 	return known.id
 }
 
+// Watches reports whether the cache has begun to watch. Before, it lists with a consumer that then goes.
+func (s *Primary[T]) Watches() bool { return s.informer().Status().Resumes > 0 }
+
 // Await waits until the cache of documents has reached a sequence of the stream.
 func (s *Primary[T]) Await(ctx context.Context, sequence uint64) error {
 	return s.informer().WaitCursor(ctx, sequence)

@@ -7,6 +7,7 @@ package source
 
 import (
 	"context"
+	"iter"
 
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/deletes"
@@ -44,7 +45,7 @@ type Owned interface {
 	// OwnedBy lists the secondaries of a primary of this controller's kind, of every installation.
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.
-	All() []metav1.Object
+	All() iter.Seq[metav1.Object]
 	// OwnedLive asks past the cache what a primary owns, before its teardown ends; nothing where the cache has all.
 	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
 	// Rewrite writes an object as change leaves it, unless change returns an error, or another one has the name or

@@ -49,3 +49,11 @@ func DeletionPolicy(document metav1.Object) string {
 	policy := document.GetAnnotations()[entity.DeletionPolicyAnnotation]
 	return policy[:min(len(policy), longestPolicy)]
 }
+
+// CheckIndex returns an error if the client of the primaries has no index of that name.
+func (s *Primary[T]) CheckIndex(name string) error { return s.port.CheckIndex(name) }
+
+// KeysByIndex returns the keys of primaries that the cache has under a value of an index, own writes included.
+func (s *Primary[T]) KeysByIndex(name, value string) ([]string, error) {
+	return s.port.KeysByIndex(name, value)
+}

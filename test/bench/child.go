@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +20,7 @@ import (
 // childVariable is set in the processes that this program starts from itself, and names their role.
 const childVariable = "NAGI_BENCH_CHILD"
 
-// profileVariable names the directory for CPU profiles; without it none are written.
+// profileVariable names the directory for profiles; without it none are written.
 const profileVariable = "NAGI_BENCH_PROFILE"
 
 // request and answer are one line each, in JSON.
@@ -126,6 +127,19 @@ func perform(ctx context.Context, commands map[string]command, line []byte) (any
 		return usageNow()
 	}
 	return nil, fmt.Errorf("there is no command %q", r.Do)
+}
+
+// writeHeap writes a heap profile of what is in use, if profileVariable is set.
+func writeHeap(name string) error {
+	dir := os.Getenv(profileVariable)
+	if dir == "" {
+		return nil
+	}
+	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.heap.pprof", name, os.Getpid())))
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup("heap").WriteTo(file, 0), file.Close())
 }
 
 // heapNow returns the size of the live heap after garbage collections.

@@ -47,7 +47,7 @@ func main() {
 	out := flag.String("out", "", "file to write the report to (default standard output)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the full sizes and durations; 0.01 for a try")
 	flag.IntVar(&b.rounds, "rounds", 0, "turns of each measurement (default what each section needs)")
-	profiles := flag.String("profile", "", "directory to which each child writes its CPU profile, as role-pid.pprof")
+	profiles := flag.String("profile", "", "directory for profiles: each child's processor time, role-pid.pprof, and the heap of scale")
 	flag.Parse()
 	if *profiles != "" {
 		if err := os.Setenv(profileVariable, *profiles); err != nil { // children inherit it

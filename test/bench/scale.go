@@ -23,6 +23,8 @@ type scaleConfig struct {
 	Place     string // bucket of the primaries
 	Primaries int
 	Resync    time.Duration
+	// OnlyMetadata is of the secondaries.
+	OnlyMetadata bool
 }
 
 // moments are times, in nanoseconds since 1970.
@@ -119,11 +121,14 @@ func roleScale(ctx context.Context, config json.RawMessage) (map[string]command,
 		return nil, nil, err
 	}
 	return map[string]command{
-		"ready":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.ready(ctx) },
-		"first":   func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.first(ctx) },
-		"calm":    func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.calm(ctx) },
-		"pass":    func(ctx context.Context, _ json.RawMessage) (any, error) { return s.pass(ctx) },
-		"heap":    func(context.Context, json.RawMessage) (any, error) { return heapNow() - s.empty, nil },
+		"ready": func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.ready(ctx) },
+		"first": func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.first(ctx) },
+		"calm":  func(ctx context.Context, _ json.RawMessage) (any, error) { return nil, s.calm(ctx) },
+		"pass":  func(ctx context.Context, _ json.RawMessage) (any, error) { return s.pass(ctx) },
+		"heap": func(context.Context, json.RawMessage) (any, error) {
+			heap := heapNow() - s.empty
+			return heap, writeHeap("scale")
+		},
 		"samples": func(context.Context, json.RawMessage) (any, error) { return s.census.take(), nil },
 		"moments": func(context.Context, json.RawMessage) (any, error) {
 			s.mu.Lock()
@@ -144,7 +149,7 @@ func (s *scaled) start(ctx context.Context) error {
 		return err
 	}
 	if s.configMaps, err = entity.NewClient[*corev1.ConfigMap](ctx, js, entity.Config{
-		Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries",
+		Kind: "ConfigMap", Bucket: s.cfg.Place + "-secondaries", OnlyMetadata: s.cfg.OnlyMetadata,
 	}); err != nil {
 		return err
 	}

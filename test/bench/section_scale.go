@@ -81,6 +81,7 @@ type scaleTable struct {
 	chapter chapter
 	times   map[string]*figure
 	heap    *figure
+	slim    *figure
 	memory  *figure
 	cpu     *figure
 	change  map[string]*figure
@@ -94,6 +95,7 @@ func newScaleTable() *scaleTable {
 		t.times[what] = t.chapter.figure(what, "s").forInformation()
 	}
 	t.heap = t.chapter.figure("heap per primary", "B").forInformation()
+	t.slim = t.chapter.figure("the same, with OnlyMetadata of the secondaries", "B").forInformation()
 	t.memory = t.chapter.figure("most resident memory", "B").forInformation()
 	t.cpu = t.chapter.figure("CPU seconds of the controller during one resync interval", "s").forInformation()
 	for _, s := range situations {
@@ -159,6 +161,9 @@ func (s *scaleRun) run(ctx context.Context) error {
 	}
 	if err := s.warm(ctx); err != nil {
 		return fmt.Errorf("restart: %w", err)
+	}
+	if err := s.slim(ctx); err != nil {
+		return fmt.Errorf("restart with OnlyMetadata: %w", err)
 	}
 	if err := s.resyncing(ctx); err != nil {
 		return fmt.Errorf("resync: %w", err)
@@ -293,6 +298,31 @@ func (s *scaleRun) warm(ctx context.Context) (err error) {
 	s.sort(samples, whileFirst, first)
 	s.sort(samples, whileIdle, idle)
 	s.sort(samples, whilePass, passes...)
+	return nil
+}
+
+// slim starts the controller with metadata only of the secondaries, and measures its heap.
+func (s *scaleRun) slim(ctx context.Context) (err error) {
+	p, err := startProcess(ctx, "scale", scaleConfig{
+		NATS: s.nats.url, Place: s.place, Primaries: s.n, Resync: time.Hour * 24, OnlyMetadata: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer stopAll(&err, p)
+	if err := errors.Join(p.call(ctx, "ready", nil, nil), p.call(ctx, "first", nil, nil),
+		p.call(ctx, "calm", nil, nil)); err != nil {
+		return err
+	}
+	if _, err := s.idle(ctx, max(2*time.Second, s.b.duration(3*time.Second))); err != nil { // handlers hear of the rest
+		return err
+	}
+	var heap float64
+	if err := p.call(ctx, "heap", nil, &heap); err != nil {
+		return err
+	}
+	s.table.slim.add(s.name, heap/float64(s.n))
+	s.b.say("scale: %s: heap per primary with OnlyMetadata %s", s.name, format(heap/float64(s.n), "B"))
 	return nil
 }
 

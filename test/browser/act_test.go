@@ -14,7 +14,8 @@ func TestThePageActs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.everyday()
-	b := w.ui("--allow-actions").tab(t, 360)
+	u := w.ui("--allow-actions")
+	b := u.tab(t, 360)
 	act := func(verb string) {
 		b.Helper()
 		b.tabTo(fmt.Sprintf(`button[value=%q]`, verb))
@@ -36,22 +37,71 @@ func TestThePageActs(t *testing.T) {
 	act("reconcile")
 	b.has("reconcile", "It is reconciled now")
 
-	// What cannot be done is told, and the way back.
-	act("unpark")
-	b.has("unpark of what is not parked", "It did not work", "shop/home")
-	b.heard() // an answer that is an error is in the log of the browser
-	b.tabTo(`main a[href="/kinds/Website.example.com/shop%2Fhome"]`)
-	b.loads(func() { b.press(kb.Enter) })
-	b.has("the way back", "home.example")
+	// A page that does not follow offers what applied when it was loaded.
+	old := u.tab(t, 360)
+	old.script(false)
+	old.open("/kinds/Website.example.com/shop%2Fblog")
 
 	b.open("/kinds/Website.example.com/shop%2Fblog")
 	w.put("websites", "shop.blog", `{"spec":{"host":"good.example","pages":1}}`)
 	b.live()
 	b.until("a change is shown", `document.getElementById("writing").innerText.includes("good.example")`)
 	b.until("what it owns, too", `document.querySelector("svg.tree").textContent.includes("shop/blog-0")`)
+	b.until("what applies now is offered", `!document.querySelector("button[value=unpark]") &&
+		document.querySelector("button[value=reconcile]").title`)
+
+	// What cannot be done is told, and the way back.
+	old.tabTo(`button[value="unpark"]`)
+	old.loads(func() { old.press(kb.Enter) })
+	old.has("unpark of what is not parked", "It did not work", "shop/blog")
+	old.heard() // an answer that is an error is in the log of the browser
+	old.tabTo(`main a[href="/kinds/Website.example.com/shop%2Fblog"]`)
+	old.loads(func() { old.press(kb.Enter) })
+	old.has("the way back", "good.example")
+
 	b.open("/kinds/Website.example.com/lab%2F" + longName)
 	act("unpark")
 	b.has("unpark", "It is tried again")
+}
+
+// TestADocumentIsDeletedByCount: the page shows what goes with it, and another number does nothing.
+func TestADocumentIsDeletedByCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.everyday()
+	b := w.ui("--allow-actions").tab(t, 360)
+	b.open("/kinds/Website.example.com/shop%2Fhome")
+	b.tabTo(`#acts a[href="/delete/Website.example.com/shop%2Fhome"]`)
+	look := func() {
+		b.Helper()
+		b.loads(func() { b.press(kb.Enter) })
+		b.has("what goes", "Delete Website.example.com/shop/home?", "4 documents go", "pages/shop/home-2")
+	}
+	look()
+	b.shoot("delete")
+	remove := func(count string) {
+		b.Helper()
+		b.tabTo("#delete-count")
+		b.press(count, kb.Tab)
+		if got := b.text(`document.activeElement.textContent`); got != "Delete for good" {
+			b.Fatalf("after the count comes %q", got)
+		}
+		b.press(" ")
+	}
+	b.loads(func() { remove("1") })
+	b.has("another count", "It did not work", "1 was typed, and 4 documents would go")
+	b.heard()
+	if w.value("websites", "shop.home") == "" {
+		t.Error("another count deletes")
+	}
+	b.tabTo(`main a[href="/delete/Website.example.com/shop%2Fhome"]`)
+	look()
+	b.loads(func() { remove("4") })
+	b.has("the delete", "It is deleted", "Website.example.com")
+	if w.value("websites", "shop.home") != "" {
+		t.Error("it is still there")
+	}
+	natstest.Eventually(t, "what it owned is gone", func() bool { return w.value("pages", "shop.home-2") == "" })
 }
 
 // TestTheBrakeIsReleasedByCount: a banner leads to what is held; another number than what is held does nothing; and once

@@ -41,7 +41,7 @@ func TestACutIsToldAndMended(t *testing.T) {
 	// The same address serves again, as after an upgrade of nagi.
 	u.stop()
 	b.until("the page says that nagi ui is away",
-		`document.getElementById("following").textContent.includes("nagi ui does not answer")`)
+		`document.getElementById("following").textContent.includes("what serves the page does not answer")`)
 	address := strings.TrimPrefix(u.url, "http://")
 	again := w.ui("--listen", address)
 	b.live()

@@ -29,6 +29,10 @@ func run(m *testing.M) int {
 		return failed(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	// Chromium leaves its profile and the folder of a socket behind: they go with dir.
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		return failed(err)
+	}
 	program = filepath.Join(dir, "nagi")
 	build := exec.Command("go", "build", "-o", program, "./cmd/nagi")
 	build.Dir = "../.."
@@ -39,8 +43,7 @@ func run(m *testing.M) int {
 	if err != nil {
 		return failed(err)
 	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(),
-		options(chromium, filepath.Join(dir, "profile"))...)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options(chromium)...)
 	defer stop()
 	var close context.CancelFunc
 	browser, close = chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
@@ -70,9 +73,9 @@ func findChromium() (string, error) {
 }
 
 // options are those of a browser that asks nothing of the internet and keeps nothing.
-func options(chromium, profile string) []chromedp.ExecAllocatorOption {
+func options(chromium string) []chromedp.ExecAllocatorOption {
 	options := append([]chromedp.ExecAllocatorOption{}, chromedp.DefaultExecAllocatorOptions[:]...)
-	return append(options, chromedp.ExecPath(chromium), chromedp.UserDataDir(profile), chromedp.DisableGPU,
+	return append(options, chromedp.ExecPath(chromium), chromedp.DisableGPU,
 		chromedp.NoSandbox, // of root there is no other way
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", false),

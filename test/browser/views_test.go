@@ -20,6 +20,8 @@ var views = []struct{ name, path string }{
 	{"long", "/kinds/Website.example.com/lab%2F" + longName},
 	{"waits", "/waits"},
 	{"brake", "/brake/notes"},
+	{"delete", "/delete/Website.example.com/shop%2Fhome"},
+	{"delete long", "/delete/Website.example.com/lab%2F" + longName},
 	{"missing", "/kinds/Website.example.com/shop%2Fnothing"},
 }
 

@@ -58,6 +58,8 @@ var (
 	_ func(entity.Lister[*thing], string) (*thing, error)                       = entity.Lister[*thing].Get
 	_ func(entity.Lister[*thing], labels.Selector) ([]*thing, error)            = entity.Lister[*thing].List
 	_ func(entity.Lister[*thing], string, string) ([]*thing, error)             = entity.Lister[*thing].OwnedBy
+	_ func(entity.Lister[*thing], string, string) ([]*thing, error)             = entity.Lister[*thing].ByIndex
+	_ func(string, func(*thing) []string) entity.Index                          = entity.WithIndex[*thing]
 	_ func(uint64) entity.DeleteOption                                          = entity.IfRevision
 	_ func() entity.DeleteOption                                                = entity.Purge
 	_ func(context.Context, entity.IEntityClient[*thing], string, uint64) error = entity.WaitReconciled[*thing]
@@ -116,11 +118,18 @@ var (
 	_ controller.Reconciler = controller.ReconcilerFunc(func(context.Context, controller.Request) (controller.Result, error) {
 		return controller.Result{RequeueAfter: time.Second}, nil
 	})
+	_ controller.Reconciler = controller.ForObject(func(context.Context, *thing) (controller.Result, error) {
+		return controller.Result{}, nil
+	})
+	_ func(context.Context) string = controller.ReconcileIDFromContext
+
 	_                   = controller.Request{Key: "", Operations: controller.Operations(0)}
 	_ func(error) error = controller.TerminalError
 
 	_ func(entity.IEntityClient[*thing], ...sourceOption) option                                                          = controller.Owns[*thing]
 	_ func(entity.IEntityClient[*thing], func(context.Context, *thing) ([]string, error), ...sourceOption) option         = controller.Watches[*thing]
+	_ func(entity.IEntityClient[*thing], string, ...sourceOption) option                                                  = controller.WatchesIndexed[*thing]
+	_ func(string, <-chan string) option                                                                                  = controller.WatchesKeys
 	_ func(cache.SharedIndexInformer, ...sourceOption) option                                                             = controller.OwnsKube
 	_ func(cache.SharedIndexInformer, func(context.Context, metav1.Object) ([]string, error), ...sourceOption) option     = controller.WatchesKube
 	_ func(external.IExternalClient) option                                                                               = controller.OwnsExternal

@@ -31,12 +31,18 @@ var deleteCalls = map[string]struct {
 	"internal/lifecycle/anchor.go RemoveRecordWithoutAnchor": {1, "the runtime's own record, where nothing is owed"},
 	"internal/lifecycle/anchor.go removeAnchor":              {1, "the runtime's own record, at the end of a teardown"},
 
+	"entity/deleteall.go deleteChosen": {1, "the call of a user, who confirms the number of many"},
+
+	"internal/shards/lease.go leave": {1, "the member's own lease, when nothing of it runs any more"},
+
 	"kube/delete.go Delete":    {2, "the call of a user, and the deleter of a handle"},
 	"kube/deleter.go Delete":   {1, "the request"},
+	"kube/planned.go Delete":   {2, "passes the request on, and in a plan as a dry run"},
 	"external/apply.go remove": {1, "the call of a user: external.Reconcile of what is absent"},
 	"traces/driver.go Delete":  {1, "passes the call of a user on"},
 
-	"cmd/nagi/internal/cli/prune.go remove": {1, "what a user names, counts and confirms, at the revision that was counted"},
+	"internal/nagi/page/delete.go remove": {1, "what a user looks at, counts and confirms, at the revision that was shown"},
+	"internal/nagi/cli/prune.go remove":   {1, "what a user names, counts and confirms, at the revision that was counted"},
 }
 
 // deleters are the names of what deletes, and of what makes a guard and begins its deletes.

@@ -32,10 +32,11 @@ var mayImport = map[string][]string{
 		"internal/connection", "internal/denials", "internal/guard", "internal/kvstream", "internal/notify",
 		"internal/turn",
 	},
-	"external": {"internal/jsonshape"},
+	"external": {"internal/dryrun", "internal/jsonshape"},
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
 	"entity": {
-		"natsinformer", "internal/jsonshape", "internal/ownwrites",
+		"natsinformer", "internal/dryrun", "internal/fence", "internal/intern", "internal/jsonshape",
+		"internal/ownwrites",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -45,8 +46,11 @@ var mayImport = map[string][]string{
 	"internal/clicontext": {"internal/kvstream"},
 	"internal/connection": {},
 	"internal/denials":    {},
+	"internal/dryrun":     {},
 	"internal/jsonshape":  {},
+	"internal/fence":      {},
 	"internal/guard":      {},
+	"internal/intern":     {},
 	"internal/health":     {"internal/connection", "internal/notify"},
 	"internal/kubeapi":    {},
 	"internal/kvstream":   {},
@@ -59,6 +63,7 @@ var mayImport = map[string][]string{
 	"internal/queue":      {"internal/operation"},
 	"internal/retry":      {},
 	"internal/running":    {"internal/health", "internal/printable"},
+	"internal/shards":     {},
 	"internal/turn":       {},
 	"internal/typeschema": {"internal/guard", "internal/jsonshape"},
 
@@ -71,7 +76,9 @@ var mayImport = map[string][]string{
 	"internal/source": {
 		"internal/causes", "internal/deletes", "internal/guard", "internal/health", "internal/loops", "internal/queue",
 	},
-	"internal/record":       {"internal/kvstream", "internal/owner", "internal/retry", "internal/source"},
+	"internal/record": {
+		"internal/kvstream", "internal/owner", "internal/retry", "internal/shards", "internal/source",
+	},
 	"internal/kubesource":   {"internal/kubeapi", "internal/owner", "internal/retry", "internal/source"},
 	"internal/kubewrites":   {"internal/kubesource", "internal/mergediff", "internal/owner", "internal/ownwrites"},
 	"internal/apisource":    {"external", "internal/record", "internal/turn"},
@@ -85,7 +92,7 @@ var mayImport = map[string][]string{
 	"internal/secondary": {"internal/kubeapi", "internal/reconcilectx", "internal/retry"},
 	"internal/engine": {
 		"internal/causes", "internal/explain", "internal/kubesource", "internal/lifecycle", "internal/reconcilectx",
-		"internal/restore", "internal/running",
+		"internal/restore", "internal/running", "internal/shards",
 	},
 
 	// What users import.
@@ -93,44 +100,48 @@ var mayImport = map[string][]string{
 	"kube":              {"controller", "internal/kubewrites"},
 	"metrics":           {"controller", "recorder"},
 	"probes":            {"controller"},
+	"probes/kubeauth":   {"probes"},                            // who asks a Kubernetes API server imports it
 	"registry":          {"controller", "internal/typeschema"}, // it publishes what a controller's engine knows
 	"controllerruntime": {"controller", "recorder/kuberecorder"},
 	"traces":            {"controller"},
 	"service":           {"controller"}, // it asks engines, and acts on them
 	// It makes clients and runs controllers of both APIs, which it knows by their Run alone.
 	"manager": {"controller", "recorder", "internal/clicontext", "internal/guard", "internal/turn"},
+	// The page of the tool, for who asks for it: a manager runs it as any other runnable, and does not know it.
+	"livepage": {"internal/nagi/page"},
 
 	// The tool.
-	"cmd/nagi":                  {"cmd/nagi/internal/cli"},
-	"cmd/nagi/internal/out":     {"cmd/nagi/internal/manifests", "internal/printable"},
-	"cmd/nagi/internal/conn":    {"internal/clicontext"},
-	"cmd/nagi/internal/ask":     {"service"},
-	"cmd/nagi/internal/project": {},
+	"cmd/nagi":              {"internal/nagi/cli"},
+	"internal/nagi/out":     {"internal/nagi/manifests", "internal/printable"},
+	"internal/nagi/conn":    {"internal/clicontext"},
+	"internal/nagi/ask":     {"service"},
+	"internal/nagi/project": {},
 	// The streams of buckets are what it keeps.
-	"cmd/nagi/internal/backup": {"internal/denials", "internal/kvstream"},
+	"internal/nagi/backup": {"internal/denials", "internal/kvstream"},
 	// What it prints is what a controller with all of these would print.
-	"cmd/nagi/internal/setup": {"recorder", "registry", "service", "internal/kubeapi"},
-	"cmd/nagi/internal/kinds": {
+	"internal/nagi/setup": {"recorder", "registry", "service", "internal/kubeapi"},
+	"internal/nagi/kinds": {
 		"registry",
-		"cmd/nagi/internal/out", // how an age is told
+		"internal/nagi/out", // how an age is told
 	},
-	"cmd/nagi/internal/documents": {"cmd/nagi/internal/kinds"},
-	"cmd/nagi/internal/manifests": {"internal/printable"},
-	"cmd/nagi/internal/threeway":  {},
-	"cmd/nagi/internal/screen":    {"cmd/nagi/internal/out"},
-	"cmd/nagi/internal/follow":    {"entity"},
-	"cmd/nagi/internal/tree": {
-		"cmd/nagi/internal/follow", "cmd/nagi/internal/kinds",
+	"internal/nagi/documents": {"internal/nagi/kinds"},
+	"internal/nagi/manifests": {"internal/printable"},
+	"internal/nagi/threeway":  {},
+	"internal/nagi/screen":    {"internal/nagi/out"},
+	"internal/nagi/follow":    {"entity"},
+	"internal/nagi/tree": {
+		"internal/nagi/ask", "internal/nagi/follow", "internal/nagi/kinds",
 		"internal/owner", // whose an object is
 	},
-	"cmd/nagi/internal/page": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/documents", "cmd/nagi/internal/tree", "recorder", "internal/turn",
+	"internal/nagi/page": {
+		"internal/nagi/ask", "internal/nagi/documents", "internal/nagi/tree", "recorder", "internal/turn",
 	},
-	"cmd/nagi/internal/cli": {
-		"cmd/nagi/internal/ask", "cmd/nagi/internal/backup", "cmd/nagi/internal/conn", "cmd/nagi/internal/documents",
-		"cmd/nagi/internal/kinds", "cmd/nagi/internal/manifests", "cmd/nagi/internal/out", "cmd/nagi/internal/page",
-		"cmd/nagi/internal/project", "cmd/nagi/internal/screen", "cmd/nagi/internal/setup",
-		"cmd/nagi/internal/threeway", "cmd/nagi/internal/tree", "recorder",
+	"internal/nagi/cli": {
+		"internal/nagi/ask", "internal/nagi/backup", "internal/nagi/conn", "internal/nagi/documents",
+		"internal/nagi/kinds", "internal/nagi/manifests", "internal/nagi/out", "internal/nagi/page",
+		"internal/nagi/project", "internal/nagi/screen", "internal/nagi/setup",
+		"internal/nagi/threeway", "internal/nagi/tree", "recorder",
+		"internal/dryrun", // a dry run of apply writes in a plan
 	},
 }
 
@@ -351,13 +362,25 @@ func TestARoomThatBreaksARuleIsNoticed(t *testing.T) {
 
 // TestNoRoomOfTheEngineReachesTheClientset, directly or through any module.
 func TestNoRoomOfTheEngineReachesTheClientset(t *testing.T) {
-	doNotReach(t, []string{"internal/...", "controller"}, clientset, leaderElection,
+	engine := []string{"controller"}
+	for _, r := range rooms(t) {
+		if strings.HasPrefix(r.path, "internal/") && !strings.HasPrefix(r.path, "internal/nagi/") {
+			engine = append(engine, r.path)
+		}
+	}
+	doNotReach(t, engine, clientset, leaderElection,
 		"k8s.io/client-go/informers", "k8s.io/client-go/listers", "k8s.io/client-go/dynamic")
 }
 
 // TestOnlyTheRegistryReachesTheLibraryForSchemas.
 func TestOnlyTheRegistryReachesTheLibraryForSchemas(t *testing.T) {
 	doNotReach(t, []string{"entity", "controller", "kube", "controllerruntime"}, "github.com/invopop")
+}
+
+// TestTheToolHasNoTerminalFramework: it redraws with golang.org/x/term.
+func TestTheToolHasNoTerminalFramework(t *testing.T) {
+	doNotReach(t, []string{"cmd/nagi"}, "github.com/charmbracelet", "charm.land", "github.com/rivo", "github.com/gdamore",
+		"github.com/nsf", "github.com/jroimartin", "github.com/awesome-gocui", "github.com/gizak", "github.com/mum4k")
 }
 
 // doNotReach checks that packages of the module depend on none of those that are forbidden, nor on what is below them.
@@ -388,9 +411,10 @@ func doNotReach(t *testing.T, packages []string, notBelow ...string) {
 // profiles on http.DefaultServeMux of each program that it is linked into.
 func TestWhatIsNotAskedForIsNotBuilt(t *testing.T) {
 	for path, unwanted := range map[string][]string{
-		"controller": {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof"},
-		"probes":     {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof"},
-		"metrics":    {"go.opentelemetry.io/", "net/http/pprof", clientset},
+		"controller": {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof", module + "/internal/nagi",
+			"github.com/spf13/cobra", "github.com/synadia-io/orbit.go/natscontext"},
+		"probes":  {"github.com/prometheus/", "go.opentelemetry.io/", "net/http/pprof"},
+		"metrics": {"go.opentelemetry.io/", "net/http/pprof", clientset},
 	} {
 		out, err := exec.Command("go", "list", "-deps", module+"/"+path).Output()
 		if err != nil {

@@ -16,7 +16,8 @@ func pages(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(paths, root+"/README.md", root+"/SECURITY.md", root+"/CHANGELOG.md") {
+	for _, path := range append(paths, root+"/README.md", root+"/SECURITY.md", root+"/CHANGELOG.md",
+		root+"/CONTRIBUTING.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -66,6 +67,43 @@ func TestLinksOfPagesLeadSomewhere(t *testing.T) {
 	}
 	if seen < 50 {
 		t.Errorf("found %d links in all pages; the pattern does not find them", seen)
+	}
+}
+
+var openingFence = regexp.MustCompile("^```[a-z]*$")
+
+// brokenFence is the line of the first fence that is not one, or is never closed; 0 if all are well.
+func brokenFence(text string) int {
+	open := 0
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case !strings.HasPrefix(line, "```"):
+		case open > 0 && line == "```":
+			open = 0
+		case open == 0 && openingFence.MatchString(line):
+			open = i + 1
+		default:
+			return i + 1
+		}
+	}
+	return open
+}
+
+// TestEachCodeBlockOfAPageIsClosed: by ``` alone on its line, or all that follows is code to who reads the page.
+func TestEachCodeBlockOfAPageIsClosed(t *testing.T) {
+	for path, text := range pages(t) {
+		if line := brokenFence(text); line > 0 {
+			t.Errorf("%s:%d: a code block begins with ``` and at most a language, and ends with ``` alone on its line",
+				path, line)
+		}
+	}
+	for text, want := range map[string]int{
+		"a\n```go\nb\n```\n": 0, "```\n```\n```sh\n": 3, "```go\nb\n\n```}\n": 4, "```go\n```go\n": 2,
+	} {
+		if got := brokenFence(text); got != want {
+			t.Errorf("%q: line %d, want %d", text, got, want)
+		}
 	}
 }
 

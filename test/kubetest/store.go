@@ -16,7 +16,11 @@ const (
 // process dies removes its store, but a server that was down by then could not.
 func newStore() (dir string, owner *os.File, err error) {
 	removeOrphans()
-	if dir, err = os.MkdirTemp("", storePrefix); err == nil {
+	root, err := filepath.Abs(os.TempDir()) // the server works in its store, where relative paths lead elsewhere
+	if err != nil {
+		return "", nil, fmt.Errorf("find the directory for temporary files: %w", err)
+	}
+	if dir, err = os.MkdirTemp(root, storePrefix); err == nil {
 		owner, err = own(dir)
 	}
 	if err != nil {

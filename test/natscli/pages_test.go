@@ -16,9 +16,10 @@ var elsewhere = []string{"docs/restoring.md", "docs/nagi.md", tasksPage}
 // mentioned are commands that the pages name, and do not show how to give.
 var mentioned = []string{
 	"nats kv add", "nats kv get", "nats kv ls", "nats kv put", "nats micro info", "nats req",
-	"nats --inbox-prefix=_INBOX_operator", "nats nagi",
+	"nats --inbox-prefix=_INBOX_operator", "nats nagi", "nagi apply", "nagi describe", "nagi get", "nagi validate",
 	// Tests of the tool run these.
-	"nagi apply -f", "nagi init sites --kind Site", "nagi ui",
+	"nagi apply -f", "nagi init sites --kind Site", "nagi ui", "nagi get --not-ok -n shop", "nagi why -n shop",
+	"nagi why KIND/shop/home",
 }
 
 // onPage is a command of the nats command line, or of nagi, as a page shows it, without what follows a pipe.

@@ -96,6 +96,16 @@ func held(as, bucket, verb string, engagement, count string) func(*walk) []strin
 	}
 }
 
+// heldList fills in the list of what is held, too.
+func heldList(as, bucket string, engagement, count, list string) func(*walk) []string {
+	return func(w *walk) []string {
+		w.Helper()
+		words := held(as, bucket, "brake-list", engagement, count)(w)
+		out := w.sh(as, "nats req nagi."+bucket+".read.brake-list ''")
+		return append(words, list, told[struct{ List string }](w, out).List)
+	}
+}
+
 // orphanList fills in the list of orphans that there is.
 func orphanList(as, bucket, list string) func(*walk) []string {
 	return func(w *walk) []string {

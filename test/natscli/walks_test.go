@@ -297,10 +297,11 @@ var sites = []step{
 	},
 	{
 		page: "docs/service.md", as: "operator",
-		command: `nats req nagi.sites.act.brake-release '{"engagement":"wjbTxEHrFHYeLYGVeKQjQU","count":1}'`,
-		before:  vanish("writer", "operator", "sites", "ns2."),
-		with:    held("operator", "sites", "brake-list", "wjbTxEHrFHYeLYGVeKQjQU", "1"),
-		shows:   []string{`"count":14`, `"released":`}, check: tornDown("operator", "sites"),
+		command: `nats req nagi.sites.act.brake-release ` +
+			`'{"engagement":"wjbTxEHrFHYeLYGVeKQjQU","count":1,"list":"5f1c0b6a9d3e7248"}'`,
+		before: vanish("writer", "operator", "sites", "ns2."),
+		with:   heldList("operator", "sites", "wjbTxEHrFHYeLYGVeKQjQU", "1", "5f1c0b6a9d3e7248"),
+		shows:  []string{`"count":14`, `"released":`}, check: tornDown("operator", "sites"),
 	},
 	{
 		page: "docs/security.md", before: vanish("writer", "operator", "sites", "ns2."), with: at("operator", "change me 4"),

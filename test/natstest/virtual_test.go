@@ -455,7 +455,7 @@ func TestMistakesInVirtualTimeAreTold(t *testing.T) {
 	for name, mistake := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMistakesInVirtualTimeAreTold$", "-test.v")
-			cmd.Env = append(os.Environ(), which+"="+name)
+			cmd.Env = append(os.Environ(), which+"="+name, "TMPDIR="+t.TempDir()) // it leaves its store
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), mistake.says) ||
 				name != "a bubble of synctest" && !strings.Contains(string(out), "the next test goes on") {

@@ -76,7 +76,7 @@ func kubeObjects(e *engine.Engine) map[kubeObject]metav1.Object {
 	shown := map[kubeObject]metav1.Object{}
 	for _, s := range e.Sources() {
 		if s, ok := s.(*kubesource.Source); ok {
-			for _, obj := range s.All() {
+			for obj := range s.All() {
 				shown[kubeObject{s.Place().Informer, source.ObjectKey(obj)}] = obj
 			}
 		}

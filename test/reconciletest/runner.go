@@ -15,6 +15,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/operation"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // name is the name of the controller that a Runner is. It is kept in the status bucket.
@@ -97,7 +98,10 @@ func (r *Runner[T]) Reconcile(ctx context.Context, key string, operations ...con
 	if len(operations) == 0 {
 		operations = []controller.Operation{controller.OperationPut}
 	}
-	return r.run(ctx, key, operation.Of(operations...)|operation.ByHand)
+	before := r.ready(ctx, key)
+	got := r.handOut(ctx, key, operation.Of(operations...)|operation.ByHand)
+	got.Written = append(got.Written, kubeWrites(before, kubeObjects(r.engine))...)
+	return got
 }
 
 // Delete deletes the primary's document, if there is one, and runs its teardown: the reconciler with OperationDelete,
@@ -108,29 +112,42 @@ func (r *Runner[T]) Delete(ctx context.Context, key string) Outcome[T] {
 	if err := r.client.Delete(ctx, key); err != nil && !apierrors.IsNotFound(err) {
 		r.t.Fatalf("reconciletest: %v", err)
 	}
-	got := r.run(ctx, key, operation.Of(operation.Delete)|operation.ByHand)
+	before := r.ready(ctx, key)
+	got := r.handOut(ctx, key, operation.Of(operation.Delete)|operation.ByHand)
 	for until := time.Now().Add(cascadePatience); got.again && time.Now().Before(until) && ctx.Err() == nil; {
 		time.Sleep(cascadePause)
-		more := r.run(ctx, key, operation.Of(operation.Resync)) // goes on with the cascade alone
+		r.ready(ctx, key)
+		more := r.handOut(ctx, key, operation.Of(operation.Resync)) // goes on with the cascade alone
 		more.Written, more.Events = append(got.Written, more.Written...), append(got.Events, more.Events...)
 		if errors.Is(more.Err, ErrNotReconciled) {
 			more.Err = nil // it was before
 		}
 		got = more
 	}
+	// An informer that is late may show a delete between two hand-outs.
+	got.Written = append(got.Written, kubeWrites(before, kubeObjects(r.engine))...)
 	return got
 }
 
-// run is one hand-out of a key.
-func (r *Runner[T]) run(ctx context.Context, key string, ops operation.Operations) (got Outcome[T]) {
+// ready waits until a key can be handed out, and returns what the informers show then.
+func (r *Runner[T]) ready(ctx context.Context, key string) map[kubeObject]metav1.Object {
 	r.t.Helper()
 	if err := r.prepare(ctx, key); err != nil {
 		r.t.Fatalf("reconciletest: before the reconcile of %q: %v", key, err)
 	}
-	kubeBefore, events := kubeObjects(r.engine), r.recorder.count()
+	return kubeObjects(r.engine)
+}
+
+// handOut is one hand-out of a key that is ready. Of what was written it has the documents.
+func (r *Runner[T]) handOut(ctx context.Context, key string, ops operation.Operations) (got Outcome[T]) {
+	r.t.Helper()
+	events := r.recorder.count()
 	first, last := r.hand.HandOut(ctx, key, ops)
 
 	got.Result.RequeueAfter = first.Attempt.Requeue
+	if prio := first.Attempt.Priority; prio != nil {
+		got.Result.Priority = new(int(*prio))
+	}
 	got.Err = errors.Join(first.Attempt.Err, first.Err)
 	if first.Attempt.Err != nil && first.Err == nil {
 		got.Err = first.Attempt.Err
@@ -144,7 +161,6 @@ func (r *Runner[T]) run(ctx context.Context, key string, ops operation.Operation
 	if err := r.readBack(ctx, key, first.Attempt.Status != nil, &got); err != nil {
 		r.t.Fatalf("reconciletest: after the reconcile of %q: %v", key, err)
 	}
-	got.Written = append(got.Written, kubeWrites(kubeBefore, kubeObjects(r.engine))...)
 	if first.Attempt.Number == 0 && got.Err == nil {
 		got.Err = fmt.Errorf("%w: %s", ErrNotReconciled, r.whyNot(first.Verdict, got))
 	}

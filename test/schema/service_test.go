@@ -94,7 +94,7 @@ func startService(t *testing.T, js jetstream.JetStream, nc *nats.Conn) (stop fun
 	s, err := service.New(service.Config{Conn: nc, ReadRate: 1e6, ActRate: 1e6})
 	must(t, err)
 	c, err := controller.New("sites", sites, reconcile(sites), s.Controller(), controller.WithWorkers(4),
-		controller.WithGracePeriod(100*time.Millisecond))
+		controller.WithPlan(), controller.WithGracePeriod(100*time.Millisecond))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -152,7 +152,7 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	} {
 		a.state(key, state)
 	}
-	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 18 {
+	if about := a.done("read", "about", `{}`); len(about["read"].([]any))+len(about["act"].([]any)) != 19 {
 		t.Errorf("%v", about)
 	}
 	a.done("read", "stats", `{}`)
@@ -166,6 +166,9 @@ func TestRequestsAndAnswersAreAsTheSchemaSays(t *testing.T) {
 	engagement := list["brake"].(map[string]any)["engagement"]
 	a.done("act", "reconcile", `{"key":"calm"}`)
 	a.done("act", "unpark", `{"key":"parked"}`)
+	if plan := a.done("act", "plan", `{"key":"parked"}`); plan["error"] == nil {
+		t.Errorf("a plan of what fails: %v", plan)
+	}
 	a.done("act", "resync", `{}`)
 	a.done("act", "suspend", `{"key":"calm"}`)
 	a.done("act", "resume", `{"key":"calm"}`)
@@ -232,7 +235,7 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 		"unpark-answer": reflect.TypeFor[service.Done](), "suspend-answer": reflect.TypeFor[service.Done](),
 		"suspend-request": reflect.TypeFor[service.SuspendRequest](),
 		"resume-answer":   reflect.TypeFor[service.Done](), "resync-answer": reflect.TypeFor[service.Resynced](),
-		"brake-release-request": reflect.TypeFor[service.BrakeRequest](),
+		"brake-release-request": reflect.TypeFor[service.BrakeReleaseRequest](),
 		"brake-release-answer":  reflect.TypeFor[service.BrakeReleased](),
 		"brake-restore-request": reflect.TypeFor[service.BrakeRequest](),
 		"brake-restore-answer":  reflect.TypeFor[service.BrakeRestored](),

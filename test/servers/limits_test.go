@@ -75,7 +75,7 @@ func (w *world) change(bucket string, change func(*jetstream.StreamConfig)) {
 }
 
 // TestMarkersExpire where the server knows TTLs, and what has a TTL is torn down when it is over. An older server
-// ignores TTLs without a word; there markers stay, which the client says.
+// ignores TTLs without a word; there markers stay, which the client says, and a write that sets a TTL is refused.
 func TestMarkersExpire(t *testing.T) {
 	onEach(t, func(w *world) {
 		r := w.lead()
@@ -92,6 +92,7 @@ func TestMarkersExpire(t *testing.T) {
 					w.t.Errorf("the warning %q does not say %q", warnings, want)
 				}
 			}
+			w.refusesTTLs()
 			return
 		}
 		if ttl != "86400" || warnings != "" {
@@ -108,6 +109,28 @@ func TestMarkersExpire(t *testing.T) {
 			w.t.Errorf("the brake engaged %d times", n)
 		}
 	})
+}
+
+// refusesTTLs checks that writes with a TTL are refused with what to do, and that nothing of them is written.
+func (w *world) refusesTTLs() {
+	w.t.Helper()
+	ctx, hour, connected := w.t.Context(), entity.WithTTL(time.Hour), w.js.Conn().ConnectedServerVersion()
+	stays, err := w.sites.Get(ctx, "stays")
+	must(w.t, err)
+	for what, err := range map[string]error{
+		"create": w.sites.CreateWith(ctx, &site{ObjectMeta: metav1.ObjectMeta{Name: "never"}}, hour),
+		"update": w.sites.UpdateWith(ctx, stays.DeepCopy(), hour),
+		"patch":  w.sites.PatchWith(ctx, "stays", []byte(`{}`), hour),
+	} {
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "2.11 or newer: the connected one is "+connected) {
+			w.t.Errorf("%s with a TTL: %v", what, err)
+		}
+	}
+	now, err := w.sites.Get(ctx, "stays")
+	must(w.t, err)
+	if _, err := w.sites.Get(ctx, "never"); !apierrors.IsNotFound(err) || now.ResourceVersion != stays.ResourceVersion {
+		w.t.Errorf("it was written: %v, revision %s after %s", err, now.ResourceVersion, stays.ResourceVersion)
+	}
 }
 
 // TestABucketThatForgetsWithoutAWordIsRefused: with an age limit keys go without an event, unless the server puts

@@ -39,6 +39,9 @@ func (w *world) deleteStream(bucket string) {
 		return err
 	})
 	w.note("saboteur", "%s is deleted", bucket)
+	if bucket == w.subject.status() {
+		w.holds(tenure{}) // a watch ends without a word, and what comes back may be as old as this one
+	}
 }
 
 // putBack restores a stream, unless a replica has made it anew.
@@ -52,6 +55,29 @@ func (w *world) putBack(bucket string, backup *natstest.Snapshot) {
 		return err
 	})
 	w.note("saboteur", "%s is restored", bucket)
+	if bucket == w.subject.status() {
+		w.noteRevived()
+	}
+}
+
+// noteRevived notes which replica led when the backup of the records was taken.
+func (w *world) noteRevived() {
+	w.patiently("reading the lease", func(ctx context.Context) error {
+		s, err := w.js.Stream(ctx, "KV_"+w.subject.status())
+		if err != nil {
+			return err
+		}
+		m, err := s.GetLastMsgForSubject(ctx, "$KV."+w.subject.status()+"."+leaseKey)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.revived = revived{w.identity[holderOf(m.Data)], time.Now()}
+		}
+		return err
+	})
 }
 
 // seal seals a stream, which nothing undoes: it is restored from a backup with the configuration of before.
@@ -98,6 +124,9 @@ func (w *world) loseAll(ctx context.Context, away time.Duration) {
 		sleep(ctx, away)
 		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
 		w.note("saboteur", "the server is empty")
+		w.mu.Lock()
+		w.emptied = time.Now()
+		w.mu.Unlock()
 		for _, bucket := range w.subject.buckets() {
 			w.makeAnew(bucket, configs[bucket])
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nagi-runtime/nagi/controller"
 	"github.com/nagi-runtime/nagi/kube"
@@ -172,6 +173,7 @@ func (s *apiServer) start(ctx context.Context, p *Process) (Controller, error) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: req.Key},
 		}
+		time.Sleep(time.Millisecond) // calls take time: two replicas that undo each other's would stop the clock
 		if _, err := handle.CreateOrUpdate(ctx, m, func(m *corev1.ConfigMap) error {
 			m.Data = map[string]string{"title": one.Spec.Title}
 			return nil

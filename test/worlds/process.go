@@ -59,6 +59,9 @@ func (w *world) launch(ctx context.Context) {
 	name := fmt.Sprint("r", w.started)
 	w.mu.Unlock()
 	for ctx.Err() == nil {
+		w.mu.Lock()
+		w.starts[name] = time.Now()
+		w.mu.Unlock()
 		p, err := w.start(name)
 		if err == nil {
 			w.note(name, "starts")

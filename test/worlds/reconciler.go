@@ -33,8 +33,9 @@ func (w *world) begins(ctx context.Context, by string, req controller.Request) (
 	run = w.runs
 	other, busy := w.running[req.Key]
 	w.running[req.Key] = attempt{by, run, ctx}
+	meets := w.meetsALeaderLocked(by) || w.meetsALeaderLocked(other.by)
 	w.mu.Unlock()
-	if busy && other.ctx.Err() == nil {
+	if busy && other.ctx.Err() == nil && !meets {
 		w.breaks(OneAttempt, "%s reconciles %s (%d) while %s does (%d)", by, req.Key, run, other.by, other.n)
 	}
 	w.note(by, "reconciles %s for %v (%d)", req.Key, req.Operations, run)
@@ -46,6 +47,13 @@ func (w *world) begins(ctx context.Context, by string, req controller.Request) (
 		w.mu.Unlock()
 		w.note(by, "has reconciled %s: %v (%d)", req.Key, err, run)
 	}
+}
+
+// meetsALeaderLocked reports whether a process may work beside one that led, for as long as a lease lasts: it started on
+// a server that has come back empty, or records were put back whose lease names it.
+func (w *world) meetsALeaderLocked(name string) bool {
+	recent := func(at time.Time) bool { return !at.IsZero() && time.Since(at) < settingsOf(w.plan).lease.Duration }
+	return recent(w.emptied) && !w.starts[name].Before(w.emptied) || recent(w.revived.at) && w.revived.name == name
 }
 
 var errMood = errors.New("an error of the reconciler")

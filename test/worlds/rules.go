@@ -13,7 +13,10 @@ type Rule string
 
 // The rules.
 const (
-	// OneAttempt: no two replicas reconcile a key at once, but for a reconciler whose context has ended.
+	// OneAttempt: no two replicas reconcile a key at once, but for a reconciler whose context has ended. One that starts
+	// while the streams of an empty server are younger than the lease lasts takes that for a first start, as
+	// docs/production.md says, while another one leads until it has noticed. So does one that finds its own name in a
+	// lease that was put back, as docs/restoring.md says.
 	OneAttempt Rule = "one attempt"
 	// InTerm: no replica writes to a bucket while the lease names another.
 	InTerm Rule = "in term"

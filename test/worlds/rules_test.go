@@ -18,7 +18,7 @@ func fabricated() *world {
 	return &world{
 		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
 		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
-		taken: map[string]time.Time{},
+		taken: map[string]time.Time{}, starts: map[string]time.Time{},
 	}
 }
 
@@ -142,7 +142,12 @@ func TestWhatOnlyASweepFindsIsJudgedAfterOne(t *testing.T) {
 	}{
 		"no record goes":                  {put, 10 * time.Minute, true},
 		"a record goes":                   {noRecord, 10 * time.Minute, false},
-		"records go":                      {backupRecords, 10 * time.Minute, false},
+		"records go":                      {noRecords, 10 * time.Minute, false},
+		"records are restored":            {backupRecords, 10 * time.Minute, false},
+		"what is owned is restored":       {backup, 10 * time.Minute, false},
+		"what is owned goes":              {noOwned, 10 * time.Minute, true},
+		"documents go":                    {noDocs, 10 * time.Minute, true},
+		"documents are restored":          {backupDocs, 10 * time.Minute, true},
 		"a record goes, and it was swept": {noRecord, time.Minute, true},
 	} {
 		w := fabricated()
@@ -168,6 +173,58 @@ func TestOneAttemptAtATime(t *testing.T) {
 	cancel()
 	_, _ = w.begins(t.Context(), "r2", controller.Request{Key: "k1"}) // the first is deaf, and its term is over
 	w.wants(t, OneAttempt)
+}
+
+// TestAFirstStartOnAnEmptyServerMeetsALeader: only the replica that starts after it came back, and for as long as the
+// lease lasts.
+func TestAFirstStartOnAnEmptyServerMeetsALeader(t *testing.T) {
+	for name, test := range map[string]struct {
+		emptied, started time.Duration // before now; 0: no server came back empty
+		broken           []Rule
+	}{
+		"right after it came back":  {10 * time.Second, 9 * time.Second, nil},
+		"before it came back":       {10 * time.Second, 11 * time.Second, []Rule{OneAttempt}},
+		"where its streams are old": {15 * time.Second, 14 * time.Second, []Rule{OneAttempt}},
+		"where no server was empty": {0, 9 * time.Second, []Rule{OneAttempt}},
+	} {
+		for _, starts := range []string{"r1", "r2"} { // before the other's attempt, and after it
+			t.Run(name+" "+starts, func(t *testing.T) {
+				w := fabricated()
+				now := time.Now()
+				if test.emptied > 0 {
+					w.emptied = now.Add(-test.emptied)
+				}
+				w.starts = map[string]time.Time{"r1": now.Add(-time.Hour), "r2": now.Add(-time.Hour)}
+				w.starts[starts] = now.Add(-test.started)
+				_, _ = w.begins(t.Context(), "r1", controller.Request{Key: "k1"})
+				_, _ = w.begins(t.Context(), "r2", controller.Request{Key: "k1"})
+				w.wants(t, test.broken...)
+			})
+		}
+	}
+}
+
+// TestAReplicaThatARestoredLeaseNamesMeetsALeader: that one alone, and for as long as the lease lasts.
+func TestAReplicaThatARestoredLeaseNamesMeetsALeader(t *testing.T) {
+	for name, test := range map[string]struct {
+		revived revived
+		broken  []Rule
+	}{
+		"one of both":  {revived{"r1", time.Now().Add(-10 * time.Second)}, nil},
+		"the other":    {revived{"r2", time.Now().Add(-10 * time.Second)}, nil},
+		"a third":      {revived{"r3", time.Now().Add(-10 * time.Second)}, []Rule{OneAttempt}},
+		"long ago":     {revived{"r1", time.Now().Add(-15 * time.Second)}, []Rule{OneAttempt}},
+		"nothing was":  {revived{}, []Rule{OneAttempt}},
+		"a free lease": {revived{"", time.Now()}, []Rule{OneAttempt}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fabricated()
+			w.revived = test.revived
+			_, _ = w.begins(t.Context(), "r1", controller.Request{Key: "k1"})
+			_, _ = w.begins(t.Context(), "r2", controller.Request{Key: "k1"})
+			w.wants(t, test.broken...)
+		})
+	}
 }
 
 func TestRecordsDoNotGoBack(t *testing.T) {

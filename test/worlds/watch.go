@@ -43,7 +43,8 @@ func (w *world) watchOneLease(ctx context.Context) error {
 	defer func() { _ = watch.Stop() }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	written := false // what was there before says who held the lease in whatever backup it is from
+	var seen, missed uint64 // revisions
+	written := false        // what was there before says who held the lease in whatever backup it is from
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,13 +55,22 @@ func (w *world) watchOneLease(ctx context.Context) error {
 				return nil
 			case e == nil:
 				written = true
-			case written: // a holder whose lease is deleted believes in it until it renews it
+				continue
+			}
+			if seen = e.Revision(); written { // a holder whose lease is deleted believes in it until it renews it
 				w.holds(tenure{e.Created(), holderOf(e.Value()), e.Operation() == jetstream.KeyValuePut})
 			}
 		case <-tick.C: // a stream that was made anew ends a watch of KV without a word
 			info, err := w.js.Stream(ctx, "KV_"+w.subject.status())
 			if err != nil {
 				return err
+			}
+			now, err := kv.Get(ctx, leaseKey)
+			if err == nil && now.Revision() != seen && now.Revision() == missed {
+				return nil // a stream that came back from a backup, as old as the one that was watched
+			}
+			if missed = 0; err == nil {
+				missed = now.Revision()
 			}
 			if !info.CachedInfo().Created.Equal(created) {
 				return nil
@@ -248,10 +258,13 @@ func (w *world) holdSettled(when string) {
 	}
 }
 
-// wasSwept reports whether sweeps have had the time to find what is left of owners that are gone. Where records may have
-// gone while a teardown was owed nothing else finds it, and a sweep comes as often as the resync.
+// onlySwept are the deeds after which nothing but a sweep may find what is left of owners that are gone: a record goes
+// while the teardown is owed, or what was owned comes back after it. Where documents go, their records tell of them.
+var onlySwept = []deed{noRecord, vanishedRec, backupRecords, noRecords, empty, backup, sealed}
+
+// wasSwept reports whether sweeps, which come as often as the resync, have had the time to find what only they do.
 func (w *world) wasSwept() bool {
-	return !w.plan.Has(append([]deed{noRecord, vanishedRec}, losses...)...) || time.Since(w.calm) > w.plan.Resync*11/10
+	return !w.plan.Has(onlySwept...) || time.Since(w.calm) > w.plan.Resync*11/10
 }
 
 // holdGone is that records go with their documents.
@@ -284,8 +297,9 @@ func (w *world) holdForgotten(leader *Process) {
 	}
 	what := ""
 	for e := range leader.c.Keys() {
-		if e.State != controller.StateCalm {
-			what += fmt.Sprintf("; %s: %s %s %s", e.Key, e.State, e.Reasons, e.Says)
+		if e.State != controller.StateCalm || e.NotOK() || e.AwaitsWrites || e.Looping { // a calm key may have failed before
+			all, _ := json.Marshal(e)
+			what += fmt.Sprintf("; %s", all)
 		}
 	}
 	w.breaks(NothingLeft, "%s remembers something of %d keys%s", leader.Name, leader.c.Stats().Remembered, what)

@@ -42,6 +42,9 @@ type world struct {
 	settings  deployment // of what is started
 	processes []*Process // in the order of their starts, also those that have ended
 	started   int
+	starts    map[string]time.Time // of processes, by name
+	emptied   time.Time            // when the server came back empty
+	revived   revived
 	model     map[string]existence // of documents, as the users know
 	running   map[string]attempt
 	runs      int
@@ -56,6 +59,12 @@ type world struct {
 	writes    []write
 	lines     []line
 	broken    []Broken
+}
+
+// revived is the process that the lease names in records that were put back, and when they were.
+type revived struct {
+	name string
+	at   time.Time
 }
 
 // existence is what users know of a document.
@@ -81,7 +90,7 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 		w := &world{
 			t: t, subject: s, plan: p, begin: time.Now(), busy: map[string]chan struct{}{}, model: map[string]existence{},
 			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
-			taken: map[string]time.Time{}, unsealed: map[string]jetstream.StreamConfig{},
+			taken: map[string]time.Time{}, starts: map[string]time.Time{}, unsealed: map[string]jetstream.StreamConfig{},
 		}
 		for _, name := range append(s.buckets(), "server", "user") {
 			w.busy[name] = make(chan struct{}, 1)

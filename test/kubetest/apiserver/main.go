@@ -6,7 +6,7 @@
 //
 // Standard input ties it to the process that started it: a line "stop" ends it in good order; the end of the input
 // without one says that the other process died, and then it leaves at once and removes the directory named by
-// -temporary. So nothing is left behind even by a test that was killed.
+// -temporary, whose path has to be absolute. So nothing is left behind even by a test that was killed.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -37,6 +38,12 @@ func run(store, temporary, certFile, keyFile string, args []string) error {
 	command := app.NewAPIServerCommand()
 	// A Ctrl-C goes to every process of the terminal. The one that started us decides when the API server has to end.
 	signal.Ignore(os.Interrupt)
+	if temporary != "" {
+		var err error
+		if store, err = enter(temporary, store); err != nil {
+			return err
+		}
+	}
 	go watchParent(temporary)
 
 	etcd, err := startEtcd(store, certFile, keyFile)
@@ -49,6 +56,15 @@ func run(store, temporary, certFile, keyFile string, args []string) error {
 		"--etcd-cafile=" + certFile, "--etcd-certfile=" + certFile, "--etcd-keyfile=" + keyFile,
 	}, args...))
 	return command.Execute()
+}
+
+// enter makes the directory the working directory, and returns the store's path from there. A directory that was removed
+// cannot be made again by a relative path, as etcd would do if the other process dies while etcd starts.
+func enter(temporary, store string) (fromThere string, err error) {
+	if err := os.Chdir(temporary); err != nil {
+		return "", fmt.Errorf("enter the temporary directory: %w", err)
+	}
+	return filepath.Rel(temporary, store)
 }
 
 // watchParent ends the process when standard input says so, also while it starts.

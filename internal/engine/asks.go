@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/brake"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/printable"
+	"k8s.io/klog/v2"
+)
+
+// said is what a member says to the others: what its brake asks, or tells.
+type said struct {
+	Asks *brake.Asks `json:"asks,omitempty"`
+	Told *brake.Told `json:"told,omitempty"`
+}
+
+// talk is what members say to each other. It implements that part of shards.Host.
+type talk struct {
+	*Engine
+	says    atomic.Pointer[json.RawMessage]
+	heard   atomic.Pointer[map[string]json.RawMessage]
+	changed chan struct{} // has an element when what this member says may have changed
+	hears   chan struct{} // has an element when something was heard
+}
+
+func newTalk(e *Engine) *talk {
+	return &talk{Engine: e, changed: make(chan struct{}, 1), hears: make(chan struct{}, 1)}
+}
+
+// Says implements shards.Host.
+func (t *talk) Says() json.RawMessage {
+	if says := t.says.Load(); says != nil {
+		return *says
+	}
+	return nil
+}
+
+// Heard implements shards.Host.
+func (t *talk) Heard(says map[string]json.RawMessage) {
+	t.heard.Store(&says)
+	notifyOf(t.hears)
+}
+
+// talkPause is the shortest time between two changes of what a member says.
+const talkPause = 20 * time.Millisecond
+
+// run says what changes, with say, and hears the others, until ctx ends.
+func (t *talk) run(ctx context.Context, say func()) {
+	for runs := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.changed:
+			pause(ctx, talkPause)
+			if t.brake.Runs() != runs { // what was heard means something else now
+				t.hear(ctx)
+			}
+		case <-t.hears:
+			t.hear(ctx)
+		}
+		runs = t.brake.Runs()
+		if t.form(ctx) {
+			say()
+		}
+	}
+}
+
+// form makes what this member says now, and reports whether it has changed.
+func (t *talk) form(ctx context.Context) bool {
+	var now said
+	if won := t.leadership.won.Load(); won != nil {
+		if told, runs := t.brake.Tells(won.Revision); runs {
+			now.Told = &told
+		}
+	}
+	if now.Told == nil {
+		asks := t.brake.Asks()
+		now.Asks = &asks
+	}
+	data, err := json.Marshal(now)
+	if err != nil {
+		printable.Logger(klog.FromContext(ctx)).Error(err, "Cannot say to other members what the brake asks")
+		return false
+	}
+	if string(data) == string(t.Says()) {
+		return false
+	}
+	says := json.RawMessage(data)
+	t.says.Store(&says)
+	return true
+}
+
+// hear gives the brake what the others say.
+func (t *talk) hear(ctx context.Context) {
+	heard := t.heard.Load()
+	if heard == nil {
+		return
+	}
+	var asks []brake.Asks
+	var told *brake.Told
+	for id, says := range *heard {
+		var one said
+		if err := json.Unmarshal(says, &one); err != nil {
+			printable.Logger(klog.FromContext(ctx)).V(1).Info("A member says what this one does not understand",
+				"member", printable.Text(id), "err", err)
+			continue
+		}
+		if one.Asks != nil {
+			asks = append(asks, *one.Asks)
+		}
+		if one.Told != nil && (told == nil || one.Told.Term > told.Term) {
+			told = one.Told
+		}
+	}
+	switch {
+	case t.brake.Runs():
+		for _, a := range asks {
+			t.noteAgedOut(a.AgedOut)
+		}
+		t.brake.Asked(asks)
+	case told != nil:
+		t.brake.Follow(*told)
+	}
+}
+
+// noteAgedOut remembers of keys that they aged out, as other members have found.
+func (t *talk) noteAgedOut(keys []string) {
+	for _, key := range keys {
+		if !t.primary.Exists(key) {
+			t.keys.Change(key, func(s *keytable.State) {
+				if s.Deleted == nil {
+					s.Deleted = &keytable.ObservedDelete{AgedOut: true}
+				}
+			})
+		}
+	}
+}

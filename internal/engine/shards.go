@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/fence"
+	"github.com/nagi-runtime/nagi/internal/keytable"
+	"github.com/nagi-runtime/nagi/internal/lease"
+	"github.com/nagi-runtime/nagi/internal/lifecycle"
+	"github.com/nagi-runtime/nagi/internal/operation"
+	"github.com/nagi-runtime/nagi/internal/queue"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/shards"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// sharing is the part of an engine that works at some of the slots into which the keys are divided. It implements
+// shards.Host. A worker asks it for the term of each key that it takes, and that is the one place where it is asked
+// whether a key is this replica's: what others make due, such as a resync, makes all keys due, and those of other
+// members are dropped.
+type sharing struct {
+	*Engine
+	*shards.Shards
+	*slots
+	*talk
+	runCtx context.Context
+	remade bool          // the bucket tells of no members, and yet some may work
+	began  chan struct{} // closed when the first slots are open
+	begin  sync.Once
+}
+
+// newSharing divides the keys of an engine into slots.
+func (e *Engine) newSharing() *sharing {
+	s := &sharing{Engine: e, slots: newSlots(e.opts.Shards), talk: newTalk(e), began: make(chan struct{})}
+	patience := e.opts.GracePeriod
+	if patience < 0 {
+		patience = math.MaxInt64
+	}
+	s.Shards = shards.New(shards.Config{
+		Slots: e.opts.Shards, Name: e.opts.Member, Weight: e.opts.MemberWeight,
+		Duration: e.opts.Lease.Duration, Renew: e.opts.Lease.RetryPeriod, DrainPatience: patience,
+		Store: s.store(), Host: s,
+		Report:      e.health.Reporter("lease of this member (bucket " + e.statusBucket + ")").Report,
+		ReportMoves: e.health.Reporter("slots (bucket " + e.statusBucket + ")").Report,
+	})
+	return s
+}
+
+func (s *sharing) store() record.ShardStore { return record.ShardStore{Records: s.records} }
+
+// share works at the keys of this member, and does what one replica does for all while it holds the lease, until
+// election ends.
+func (s *sharing) share(election, life, runCtx context.Context) error {
+	made, err := s.store().FixSlots(runCtx, s.many)
+	if err != nil {
+		return fmt.Errorf("controller %q: bucket %s: %w", s.name, s.statusBucket, err)
+	}
+	s.runCtx, s.remade = runCtx, made && s.leaseExisted(runCtx)
+	s.records.FenceBy(s.fenceOf)
+	defer s.records.FenceBy(nil)
+	reports := s.health.NewTerm()
+	defer reports.End(life)
+	logger := klog.FromContext(life)
+	work, endWork := context.WithCancelCause(reports.Of(klog.NewContext(life, logger)))
+	defer endWork(nil)
+	s.beginKeys(work)
+	defer s.APIs.EndTerm()
+	handOut, endHandOut := context.WithCancel(work)
+	defer endHandOut()
+	defer context.AfterFunc(runCtx, endHandOut)()
+
+	var works, loops sync.WaitGroup
+	if err := s.watch(work, &loops); err != nil {
+		return err
+	}
+	base := &lifecycle.Term{Ctx: work, RunCtx: runCtx, HandOut: handOut, Logger: logger, Began: time.Now()}
+	for range s.opts.Workers {
+		works.Go(func() {
+			select {
+			case <-s.began: // what is due before that waits: it may be this member's
+				s.work(base)
+			case <-handOut.Done():
+			}
+		})
+	}
+	s.watchStuck(handOut, &loops)
+	loops.Go(func() { s.sweeper.Resync(handOut) })
+	loops.Go(func() { s.openAll(work) })
+	loops.Go(func() { s.talk.run(work, s.Say) })
+	member, leave := context.WithCancel(runCtx)
+	defer leave()
+	works.Go(func() {
+		s.Shards.Run(member, work, func() (context.Context, context.CancelFunc) {
+			return lease.Grace(runCtx, s.opts.GracePeriod)
+		})
+	})
+	err = s.elect(election, func(term context.Context, won *lease.Term) {
+		s.serve(term, life, election, runCtx, won)
+	})
+	leave()
+	endHandOut()
+	works.Wait()
+	endWork(nil)
+	loops.Wait()
+	return err
+}
+
+// watch tells the member of members and slots until ctx ends.
+func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
+	report := s.health.Reporter("watch of shards (bucket " + s.statusBucket + ")")
+	informer, err := s.records.ReservedInformer(record.ShardsPrefix, func(err error) { report.Report(ctx, err) })
+	if err != nil {
+		return fmt.Errorf("controller %q: watch members and slots: %w", s.name, err)
+	}
+	streams := uint64(0)
+	apply := func(obj any, deleted bool) {
+		if now := informer.Status().StreamsShown; now != streams && streams != 0 {
+			s.Shards.Reset()
+			s.brake.Forgets()
+			for _, held := range informer.GetStore().List() {
+				s.applyEntry(held, false)
+			}
+			s.Shards.Listed()
+		}
+		streams = informer.Status().StreamsShown
+		s.applyEntry(obj, deleted)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { apply(obj, false) },
+		UpdateFunc: func(_, obj any) { apply(obj, false) },
+		DeleteFunc: func(obj any) { apply(obj, true) },
+	}); err != nil {
+		return fmt.Errorf("controller %q: watch members and slots: %w", s.name, err)
+	}
+	loops.Go(func() { informer.RunWithContext(ctx) })
+	loops.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			s.Shards.Listed()
+		}
+	})
+	return nil
+}
+
+func (s *sharing) applyEntry(obj any, deleted bool) {
+	if name, revision, value, ok := entity.ReservedOf(obj, deleted); ok {
+		s.Shards.Apply(shards.Entry{Key: name[len(record.ShardsPrefix):], Revision: revision, Value: value})
+	}
+}
+
+// fenceOf implements fence.Of for the records, and what else is written about a key.
+func (s *sharing) fenceOf(natsKey string) (fence.Fence, error) {
+	plain, ok := record.PlainOf(natsKey)
+	if !ok {
+		return fence.Fence{}, nil
+	}
+	key, epoch, ok := s.Fence(shards.SlotOf(plain, s.many))
+	if !ok || !s.Lasts() {
+		return fence.Fence{}, fence.ErrMoved
+	}
+	return fence.Fence{Key: record.ShardsPrefix + key, Revision: epoch}, nil
+}
+
+// openAll opens the slots that are gained until ctx ends.
+func (s *sharing) openAll(ctx context.Context) {
+	tidy := time.NewTicker(tidyPause)
+	defer tidy.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tidy.C:
+			s.forgetWork(func(slot int) bool { return !s.isOpenSlot(slot) })
+			continue
+		case <-s.opens:
+		}
+		if latest := s.latestGained(); latest > 0 {
+			s.openUpTo(ctx, latest)
+		}
+	}
+}
+
+// openUpTo opens the slots that were gained at a revision or before, once the caches show all that was written there
+// before.
+func (s *sharing) openUpTo(ctx context.Context, latest uint64) {
+	if s.records.Informer().WaitCursor(ctx, latest) != nil {
+		return // ctx has ended
+	}
+	s.leadership.mu.Lock() // what is noticed of a key is kept from now on
+	opened := s.openGained(latest, func(slot int, g gained) *lifecycle.Term {
+		return &lifecycle.Term{
+			Ctx: g.ctx, RunCtx: s.runCtx, HandOut: g.ctx, Lease: slotLease{s.Shards, slot, g.epoch},
+			Logger: klog.FromContext(g.ctx), Began: time.Now(),
+		}
+	})
+	s.forgetWork(func(slot int) bool { return opened[slot] })
+	s.leadership.mu.Unlock()
+	s.makeDue(opened)
+	if len(opened) > 0 {
+		s.begin.Do(func() { close(s.began) })
+	}
+}
+
+// tidyPause is how often what is remembered of the keys of others is forgotten.
+const tidyPause = 10 * time.Second
+
+// forgetWork forgets what came of the work at keys in some slots: another member works at them, or has.
+func (s *sharing) forgetWork(in func(slot int) bool) {
+	for _, key := range s.keys.KeysWhere(func(*keytable.State) bool { return true }) {
+		switch {
+		case !in(s.slotOf(key)) || s.queue.Running(key):
+		case s.isGone(key):
+			s.keys.Forget(key)
+		default:
+			s.keys.ForgetWork(key)
+		}
+	}
+}
+
+// makeDue makes all keys of slots due: those that have a document, and those that have a record alone.
+func (s *sharing) makeDue(opened map[int]bool) {
+	if len(opened) == 0 {
+		return
+	}
+	for _, key := range s.primary.Keys() {
+		if !opened[s.slotOf(key)] {
+			continue
+		}
+		ops := operation.Of(operation.Resync)
+		if !record.IsAnchor(s.anchors.Cached(key)) {
+			ops = operation.Of(operation.Put)
+		}
+		s.queue.Add(key, ops, queue.Background)
+	}
+	for _, key := range s.primary.InvalidKeys() {
+		if opened[s.slotOf(key)] {
+			s.queue.Add(key, operation.Of(operation.Put), queue.Background)
+		}
+	}
+	for key := range s.records.All() {
+		if opened[s.slotOf(key)] && !s.primary.Exists(key) {
+			s.queue.Add(key, operation.Owed, queue.Background)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package shards
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nuid"
+)
+
+// Run is a member until ctx ends. Then it leaves: it hands its slots over for as long as grace allows, and ends what
+// still runs. It returns when nothing does. The contexts of work have the values of over, and end with it.
+func (s *Shards) Run(ctx, over context.Context, grace func() (context.Context, context.CancelFunc)) {
+	for ctx.Err() == nil && over.Err() == nil {
+		if err := s.live(ctx, over, grace); err != nil && ctx.Err() == nil {
+			s.Report(ctx, err)
+			pause(ctx, retryPause)
+		}
+	}
+}
+
+// live is one life.
+func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, context.CancelFunc)) error {
+	if !s.awaitListed(ctx) {
+		return nil
+	}
+	id := s.Name + "-" + nuid.Next()
+	l := &life{id: id, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
+	l.ctx, l.cancel = context.WithCancelCause(over)
+	defer l.cancel(ErrLeft)
+	lease := &leaseOf{Shards: s, life: l}
+	if err := lease.join(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.life, s.view.heard = l, false
+	s.mu.Unlock()
+	renewing := make(chan struct{})
+	go func() {
+		defer close(renewing)
+		lease.renew()
+	}()
+	joining, stopped := context.WithCancel(l.ctx)
+	defer stopped()
+	stop := context.AfterFunc(ctx, stopped)
+	if s.Host.Join(joining); stop() {
+		s.work(ctx, l, grace)
+	}
+	l.cancel(ErrLeft)
+	<-renewing
+	l.moving.Wait()
+	<-s.Host.Idle()
+	s.mu.Lock()
+	s.life, s.view.ended = nil, l.id
+	s.mu.Unlock()
+	s.deadline.Store(nil)
+	lease.leave()
+	return nil
+}
+
+func (s *Shards) awaitListed(ctx context.Context) bool {
+	for {
+		s.mu.Lock()
+		listed := s.listed
+		s.mu.Unlock()
+		if listed {
+			return true
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// work moves slots until the life is over.
+func (s *Shards) work(ctx context.Context, l *life, grace func() (context.Context, context.CancelFunc)) {
+	again := time.NewTicker(retryPause)
+	defer again.Stop()
+	stopping := ctx.Done()
+	var patience <-chan struct{}
+	for {
+		s.move(l)
+		if s.hasLeft(l) {
+			return
+		}
+		select {
+		case <-s.changed:
+		case <-again.C:
+		case <-l.ctx.Done():
+			s.mu.Lock()
+			s.die(l)
+			s.mu.Unlock()
+			return
+		case <-stopping:
+			bounded, cancel := grace()
+			defer cancel()
+			stopping, patience = nil, bounded.Done()
+			s.mu.Lock()
+			l.leaving = true
+			s.mu.Unlock()
+			l.tell()
+		case <-patience:
+			l.cancel(ErrLeft)
+		}
+	}
+}
+
+// hasLeft reports whether a member that leaves has handed over all, or there is nobody to hand it to.
+func (s *Shards) hasLeft(l *life) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.leaving && (len(l.slots) == 0 || len(s.view.candidatesBut(l.id)) == 0 && !l.isHanding())
+}
+
+func (l *life) isHanding() bool {
+	for _, h := range l.slots {
+		if h.handing {
+			return true
+		}
+	}
+	return false
+}
