@@ -191,7 +191,7 @@ func (s *Shards) handOver(l *life, slot int, h *held, resumed <-chan struct{}) {
 			continue
 		}
 		s.mu.Lock()
-		s.view.apply(Entry{slotKey(slot), revision, encode(owned{owner})})
+		s.leaderSays(slot, h.epoch, revision, owner)
 		s.drop(l, slot, h, ErrHandedOver)
 		s.mu.Unlock()
 		s.ReportMoves(l.ctx, nil)

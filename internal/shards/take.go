@@ -102,9 +102,15 @@ func (s *Shards) takeOne(l *life, from string, slot int) bool {
 		s.vanished(slot, is.revision)
 		return false
 	}
-	if owner != l.id {
-		s.view.vanished(slot, is.revision) // the leader knows better, even if it says an older revision
+	s.leaderSays(slot, is.revision, revision, owner)
+	return owner == l.id
+}
+
+// leaderSays notes who has a slot that the view has at a revision. The leader knows better, even if what it says is
+// older: then the stream went back, and what told of owners is gone (T4). s.mu is held.
+func (s *Shards) leaderSays(slot int, was, revision uint64, owner string) {
+	if revision < was {
+		s.vanished(slot, was)
 	}
 	s.view.apply(Entry{slotKey(slot), revision, encode(owned{owner})})
-	return owner == l.id
 }

@@ -341,6 +341,13 @@ func (s *wire) send(
 	return ack.Sequence, nil
 }
 
+// sent is how many writes of keys with a prefix were sent.
+func (s *wire) sent(prefix string) int {
+	s.faultsMu.Lock()
+	defer s.faultsMu.Unlock()
+	return s.puts[prefix]
+}
+
 func (s *wire) Load(ctx context.Context, key string) ([]byte, uint64, error) {
 	if err := s.travel(ctx); err != nil {
 		return nil, 0, err
