@@ -320,7 +320,7 @@ func TestAnotherNumberOfSlotsIsRefused(t *testing.T) {
 		}), withShards(32, "b"))
 		must(t, err)
 		err = c.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "divided into 64 slots") ||
+		if err == nil || !strings.Contains(err.Error(), "another number of slots: into 64") ||
 			!strings.Contains(err.Error(), "WithShards(64)") {
 			t.Errorf("got %v", err)
 		}

@@ -278,6 +278,7 @@ func (b *Brake) nextStep() (step func(context.Context), wait time.Duration) {
 	}{
 		{b.judgeSuspects, b.suspectsAreDue},
 		{b.judgePrunes, b.prunesAreDue},
+		{b.holdBack, b.anyIsBack},
 		{b.judgeRequest, b.judgeable},
 		{b.show, b.showable},
 	} {

@@ -1,8 +1,10 @@
 package brake
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -23,7 +25,13 @@ type Asks struct {
 	// Prunes are primaries that do not want any more what they own, and Doubt is what speaks against one of them.
 	Prunes []string `json:"prunes,omitempty"`
 	Doubt  string   `json:"doubt,omitempty"`
+	// Back are missing owners whose secondaries come back when they were swept, and Again says it in words.
+	Back  []string `json:"back,omitempty"`
+	Again string   `json:"again,omitempty"`
 }
+
+// IsZero reports whether nothing is asked.
+func (a Asks) IsZero() bool { return len(a.Gone)+len(a.Prunes)+len(a.Back) == 0 }
 
 // Told is what the brake that runs says.
 type Told struct {
@@ -33,6 +41,8 @@ type Told struct {
 	// Gone may go: primaries that are gone, and owners that are missing. Whole says that no others may.
 	Gone  []string `json:"gone,omitempty"`
 	Whole bool     `json:"whole,omitempty"`
+	// AgedOut are those of them of which it is known here that they outgrew the bucket's age limit.
+	AgedOut []string `json:"agedOut,omitempty"`
 	// Swept are missing owners whose secondaries may go, as the sweep of this number found.
 	Swept []string `json:"swept,omitempty"`
 	Sweep uint64   `json:"sweep,omitempty"`
@@ -40,8 +50,12 @@ type Told struct {
 	Prunes map[string]bool `json:"prunes,omitempty"`
 }
 
-// mostSaid bounds the keys of each sort that are asked or told of at once. The rest follows when these have gone.
-const mostSaid = 500
+const (
+	// mostSaid bounds the keys of each sort that are asked or told of at once. The rest follows when these have gone.
+	mostSaid = 500
+	// longestSaid bounds them in bytes: the most is said in a message that each server takes.
+	longestSaid = 48 << 10
+)
 
 // following is what a brake that does not run was told, and one that does was asked.
 type following struct {
@@ -51,6 +65,8 @@ type following struct {
 	aged    sets.Set[string] // what others say has aged out
 	sweep   uint64           // how many sweeps this brake was told
 	free    []string         // owners that the last of them let go
+	back    sets.Set[string] // owners whose secondaries come back, as this brake asks, or was asked
+	again   string           // the same in words
 }
 
 // Suspect notes, where this brake runs, that a primary of another replica is gone without evidence.
@@ -89,6 +105,7 @@ func (b *Brake) Asks() (a Asks) {
 	}
 	return Asks{
 		Gone: some(waiting), AgedOut: some(b.follow.agedOut), Prunes: some(prunes), Doubt: b.prunes.doubt,
+		Back: some(b.follow.back), Again: b.follow.again,
 	}
 }
 
@@ -97,7 +114,22 @@ func some(keys sets.Set[string]) []string {
 	return head(slices.Sorted(maps.Keys(keys)))
 }
 
-func head(keys []string) []string { return keys[:min(len(keys), mostSaid)] }
+func head(keys []string) []string {
+	size := 0
+	for i, key := range keys {
+		if size += len(key) + len(`"",`); i == mostSaid || size > longestSaid {
+			return keys[:i]
+		}
+	}
+	return keys
+}
+
+// SweptAtOnce reports whether all owners that the last sweep let go are told at once. Else another sweep tells the rest.
+func (b *Brake) SweptAtOnce() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(head(b.follow.free)) == len(b.follow.free)
+}
 
 // Asked is told what all others ask, where this brake runs. What was not asked before it judges. Of what is asked no
 // more it forgets what concerns prunes.
@@ -113,6 +145,11 @@ func (b *Brake) Asked(all []Asks) {
 	b.follow.asked, b.follow.aged = asked, aged
 	for key := range before.Difference(asked) {
 		b.prunes.forget(key)
+	}
+	for _, a := range all {
+		if a.Again != "" && !b.state.Engaged {
+			b.comesBack(a.Again, a.Back...)
+		}
 	}
 	b.unlock()
 	for _, a := range all {
@@ -134,6 +171,31 @@ func (b *Brake) Asked(all []Asks) {
 	}
 }
 
+// comesBack notes owners whose secondaries come back, and needs b.mu. The brake that runs engages.
+func (b *Brake) comesBack(why string, owners ...string) {
+	b.follow.again, b.follow.back = why, sets.New(owners...).Union(b.follow.back)
+	b.poke()
+}
+
+// anyIsBack reports whether a brake that did not run has found what comes back.
+func (b *Brake) anyIsBack() (now bool, wait time.Duration) { return b.follow.again != "", 0 }
+
+// holdBack engages the brake because of that.
+func (b *Brake) holdBack(ctx context.Context) {
+	b.mu.Lock()
+	reason, owners := b.follow.again, b.follow.back
+	b.follow.again, b.follow.back = "", nil
+	engaged := !b.state.Engaged && b.engage(reason)
+	if b.state.Engaged {
+		b.heldOwners = b.heldOwners.Union(owners)
+	}
+	state := b.stateNow()
+	b.unlock()
+	if engaged {
+		b.announce(ctx, state)
+	}
+}
+
 func (b *Brake) letGoKnown(key string) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -150,7 +212,11 @@ func (b *Brake) Tells(term uint64) (t Told, ok bool) {
 	}
 	t = Told{
 		Term: term, State: b.published(), StreamChanged: b.streamChanged(), Gone: some(b.allowed),
-		Whole: len(b.allowed) <= mostSaid, Swept: head(b.follow.free), Sweep: b.follow.sweep, Prunes: map[string]bool{},
+		AgedOut: some(b.follow.aged.Intersection(b.allowed)), Sweep: b.follow.sweep, Prunes: map[string]bool{},
+	}
+	t.Whole = len(t.Gone) == len(b.allowed)
+	if !b.state.Engaged {
+		t.Swept = head(b.follow.free)
 	}
 	for key := range b.follow.asked {
 		if released, may := b.prunes.allowed[key]; may {
@@ -194,17 +260,17 @@ func (b *Brake) take(t Told) (gone, swept []string, pruned sets.Set[string]) {
 	}
 	again := t.Term != b.follow.told.Term || t.Sweep != b.follow.told.Sweep
 	b.follow.told, b.state = t, t.State
-	may := sets.New(t.Gone...).Insert(t.Swept...)
+	agedUnknown := b.follow.agedOut.Difference(sets.New(t.AgedOut...)) // it was let go before that was known
+	may := sets.New(t.Gone...).Difference(agedUnknown)
 	if t.Whole {
 		b.allowed = b.allowed.Intersection(may)
 	}
-	for key := range sets.New(t.Gone...).Difference(b.allowed) {
-		gone = append(gone, key)
-	}
+	gone = may.Difference(b.allowed).UnsortedList()
+	b.allowed = b.allowed.Union(may)
 	if again {
 		swept = t.Swept
 	}
-	b.allowed = b.allowed.Union(may)
+	b.takeSwept(t)
 	waiting := b.suspects.Union(b.held).Difference(b.allowed)
 	prunes := b.prunes.suspects.Union(b.prunes.held)
 	pruned = sets.New[string]()
@@ -222,6 +288,19 @@ func (b *Brake) take(t Told) (gone, swept []string, pruned sets.Set[string]) {
 		b.suspects, b.held, b.prunes.suspects, b.prunes.held = waiting, none, prunes, none.Clone()
 	}
 	return gone, swept, pruned
+}
+
+// takeSwept takes which missing owners a sweep let go. What is deleted because of that is counted here, too.
+func (b *Brake) takeSwept(t Told) {
+	if t.State.Engaged {
+		b.follow.again, b.follow.back, b.sweptIn = "", nil, nil
+		return
+	}
+	b.heldOwners = sets.New[string]()
+	b.forgetCleaned()
+	for _, owner := range t.Swept {
+		b.noteCleanUp(owner, "", 0)
+	}
 }
 
 // endTerm is for the end of a term of a brake that follows the next one: what it let go the next one decides anew. It

@@ -1,7 +1,10 @@
 package brake_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +228,75 @@ func TestAFollowerSweepsWhatTheOneThatJudgesFound(t *testing.T) {
 		f.wantDue(operation.Swept, "gone")
 		if !f.b.WasLetGo("gone") || f.b.WasLetGo("another") {
 			t.Error("it does not know what was let go")
+		}
+	})
+}
+
+// TestAnAgedOutKeyIsNotLetGoByWhatWasSaidBefore that was known.
+func TestAnAgedOutKeyIsNotLetGoByWhatWasSaidBefore(t *testing.T) {
+	follow(t, 40, func(t *testing.T, f *follower) {
+		f.change(func() { delete(f.docs, name(3)) })
+		f.b.Admit(name(3))
+		f.talk()
+		before, _ := f.world.b.Tells(f.term)
+		f.change(func() { f.expired[name(3)] = true })
+		f.b.Reconsider(name(3))
+		f.due = nil
+		f.b.Follow(before)
+		if f.wantDue(operation.Owed); f.b.Admit(name(3)) {
+			t.Error("it is let go")
+		}
+		f.talk()
+		f.release()
+		f.talk()
+		if f.wantDue(operation.Owed, name(3)); !f.b.Admit(name(3)) {
+			t.Error("it is not let go by a release")
+		}
+	})
+}
+
+// TestWhatComesBackAtAFollowerEngagesTheBrake: each counts what it deletes because of a sweep.
+func TestWhatComesBackAtAFollowerEngagesTheBrake(t *testing.T) {
+	follow(t, 40, func(t *testing.T, f *follower) {
+		found := brake.Orphans{Source: "pages", Owners: map[string]int{"gone": 1}, Count: 1, Known: 40}
+		f.sweep(found)
+		f.talk()
+		deletes := 0
+		for f.b.AdmitSwept(t.Context(), "gone", "pages", "page", fmt.Sprint(deletes)) {
+			if deletes++; deletes > 20 {
+				t.Fatal("it deletes what comes back again and again")
+			}
+		}
+		f.talk()
+		if state := f.b.State(); !f.world.b.State().Engaged || !state.Engaged || !strings.Contains(state.Reason, "come back") {
+			t.Errorf("the brake is %+v, and here %+v", f.world.b.State(), state)
+		}
+		if f.b.AdmitSwept(t.Context(), "gone", "pages", "page", "next") || !f.b.HoldsOrphans("gone") {
+			t.Error("it deletes while the brake is engaged")
+		}
+		f.sweep(found)
+		f.release()
+		f.talk()
+		if !f.b.AdmitSwept(t.Context(), "gone", "pages", "page", "next") || f.b.HoldsOrphans("gone") {
+			t.Error("it holds what was released")
+		}
+		f.talk()
+		if f.world.b.State().Engaged {
+			t.Errorf("it engages again: %+v", f.world.b.State())
+		}
+	})
+}
+
+// TestWhatIsSaidFitsIntoAMessage, however long the keys are.
+func TestWhatIsSaidFitsIntoAMessage(t *testing.T) {
+	follow(t, 40, func(t *testing.T, f *follower) {
+		long := strings.Repeat("x", 1000)
+		for i := range 400 {
+			f.b.AdmitPrune(fmt.Sprint(long, i), "")
+		}
+		said, err := json.Marshal(f.b.Asks())
+		if err != nil || len(said) > 64<<10 || len(said) < 32<<10 {
+			t.Errorf("%d bytes are said: %v", len(said), err)
 		}
 	})
 }

@@ -120,15 +120,22 @@ func (b *Brake) noteCleanUp(owner, source string, objects int) {
 
 // cleanedBefore counts the objects of a source that sweeps within the window let go, except those that this one found.
 func (b *Brake) cleanedBefore(o Orphans) int {
-	oldest, count := time.Now().Add(-b.Window), 0
+	b.forgetCleaned()
+	count := 0
 	for owner, c := range b.cleaned {
-		if c.since.Before(oldest) {
-			delete(b.cleaned, owner)
-			continue
-		}
 		count += max(0, c.objects[o.Source]-o.Owners[owner])
 	}
 	return count
+}
+
+// forgetCleaned forgets what sweeps let go before the window.
+func (b *Brake) forgetCleaned() {
+	oldest := time.Now().Add(-b.Window)
+	for owner, c := range b.cleaned {
+		if c.since.Before(oldest) {
+			delete(b.cleaned, owner)
+		}
+	}
 }
 
 // reasonNotToSweep returns why what was found must not go; "" if it may.

@@ -69,15 +69,24 @@ func (b *Brake) AdmitSwept(ctx context.Context, owner, source, key, version stri
 	}
 	s := b.sweptOf(source)
 	s.went[sweptObject{key, version}] = time.Now()
-	if !b.engage(b.reasonNotToDelete(s, source)) {
+	reason := b.reasonNotToDelete(s, source)
+	if reason == "" {
 		b.unlock()
 		return true
 	}
 	b.heldOwners.Insert(owner)
+	if b.Shared && !b.running {
+		b.comesBack(reason, owner) // the one that runs engages, and this one follows
+		b.unlock()
+		return false
+	}
+	engaged := b.engage(reason)
 	state := b.stateNow()
 	b.unlock()
-	b.announce(ctx, state)
-	return false
+	if engaged {
+		b.announce(ctx, state)
+	}
+	return !engaged
 }
 
 // reasonNotToDelete returns why no more may go of what sweeps found in a source: it comes back; "" if it does not. How

@@ -45,24 +45,33 @@ func (t *talk) Heard(says map[string]json.RawMessage) {
 	notifyOf(t.hears)
 }
 
-// talkPause is the shortest time between two changes of what a member says.
-const talkPause = 20 * time.Millisecond
+const (
+	// talkPause is the shortest time between two changes of what a member says.
+	talkPause = 20 * time.Millisecond
+	// askedPause is how often what is asked is heard again: the caches may not have shown yet what it is about.
+	askedPause = time.Second
+)
 
 // run says what changes, with say, and hears the others, until ctx ends.
 func (t *talk) run(ctx context.Context, say func()) {
+	var again <-chan time.Time
 	for runs := false; ; {
+		hears := true
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.changed:
 			pause(ctx, talkPause)
-			if t.brake.Runs() != runs { // what was heard means something else now
-				t.hear(ctx)
-			}
+			hears = t.brake.Runs() != runs // what was heard means something else now
 		case <-t.hears:
-			t.hear(ctx)
+		case <-again:
 		}
-		runs = t.brake.Runs()
+		if runs = t.brake.Runs(); hears {
+			again = nil
+			if t.hear(ctx) {
+				again = time.After(askedPause)
+			}
+		}
 		if t.form(ctx) {
 			say()
 		}
@@ -94,11 +103,11 @@ func (t *talk) form(ctx context.Context) bool {
 	return true
 }
 
-// hear gives the brake what the others say.
-func (t *talk) hear(ctx context.Context) {
+// hear gives the brake what the others say. It reports whether they ask anything of this one.
+func (t *talk) hear(ctx context.Context) (asked bool) {
 	heard := t.heard.Load()
 	if heard == nil {
-		return
+		return false
 	}
 	var asks []brake.Asks
 	var told *brake.Told
@@ -111,6 +120,7 @@ func (t *talk) hear(ctx context.Context) {
 		}
 		if one.Asks != nil {
 			asks = append(asks, *one.Asks)
+			asked = asked || !one.Asks.IsZero()
 		}
 		if one.Told != nil && (told == nil || one.Told.Term > told.Term) {
 			told = one.Told
@@ -122,9 +132,11 @@ func (t *talk) hear(ctx context.Context) {
 			t.noteAgedOut(a.AgedOut)
 		}
 		t.brake.Asked(asks)
+		return asked
 	case told != nil:
 		t.brake.Follow(*told)
 	}
+	return false
 }
 
 // noteAgedOut remembers of keys that they aged out, as other members have found.

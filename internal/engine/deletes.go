@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/internal/deletes"
+	"github.com/nagi-runtime/nagi/internal/shards"
 )
 
 // newGuard makes what stands before each delete.
@@ -19,11 +20,11 @@ func (e *Engine) newGuard() *deletes.Guard {
 // leadsStill is nil while the term of ctx leads. It asks the clock, too, which ends a term: after a pause of the
 // process ctx may hear of that a moment later.
 func (e *Engine) leadsStill(ctx context.Context) error {
-	if e.sharing != nil {
-		if !e.sharing.Lasts() {
-			<-ctx.Done()
-		}
-	} else if won := e.leadership.won.Load(); won != nil && won.Over() {
+	won := e.leadership.won.Load()
+	switch {
+	case e.sharing != nil && !e.sharing.Lasts():
+		return shards.ErrLeaseOver
+	case e.sharing == nil && won != nil && won.Over():
 		<-ctx.Done()
 	}
 	if ctx.Err() != nil {

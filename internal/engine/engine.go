@@ -149,7 +149,7 @@ func New[T entity.IEntity](
 	e.sweeper = &sweeper{
 		Interval: opts.ResyncInterval, Soon: make(chan struct{}, 1), Later: make(chan struct{}, 1),
 		Orders: make(chan func(context.Context)),
-		DryRun: opts.SweepDryRun, Garbage: opts.Garbage,
+		DryRun: opts.SweepDryRun, Shared: opts.Shards > 0, Garbage: opts.Garbage,
 		Primaries: e.primary, Queue: e.queue, Counts: &e.stats,
 		Before: e.renameFormer, Streams: e.ownedStreams, Records: e.records, Brake: e.brake, Teardown: e.teardown,
 	}

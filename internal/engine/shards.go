@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -57,9 +58,9 @@ func (s *sharing) store() record.ShardStore { return record.ShardStore{Records: 
 // share works at the keys of this member, and does what one replica does for all while it holds the lease, until
 // election ends.
 func (s *sharing) share(election, life, runCtx context.Context) error {
-	made, err := s.store().FixSlots(runCtx, s.many)
+	made, err := s.fixSlots(runCtx)
 	if err != nil {
-		return fmt.Errorf("controller %q: bucket %s: %w", s.name, s.statusBucket, err)
+		return err
 	}
 	s.runCtx, s.remade = runCtx, made && s.leaseExisted(runCtx)
 	s.records.FenceBy(s.fenceOf)
@@ -91,6 +92,7 @@ func (s *sharing) share(election, life, runCtx context.Context) error {
 	}
 	s.watchStuck(handOut, &loops)
 	loops.Go(func() { s.sweeper.Resync(handOut) })
+	loops.Go(func() { s.sweeper.Remind(handOut) })
 	loops.Go(func() { s.openAll(work) })
 	loops.Go(func() { s.talk.run(work, s.Say) })
 	member, leave := context.WithCancel(runCtx)
@@ -110,6 +112,25 @@ func (s *sharing) share(election, life, runCtx context.Context) error {
 	loops.Wait()
 	return err
 }
+
+// fixSlots tries until the bucket says how many slots there are, or ctx ends. It fails if it says another number.
+func (s *sharing) fixSlots(ctx context.Context) (made bool, err error) {
+	for {
+		made, err = s.store().FixSlots(ctx, s.many)
+		if err == nil || ctx.Err() != nil || errors.Is(err, record.ErrSlots) {
+			break
+		}
+		s.health.Set(ctx, shardsHealth, err)
+		pause(ctx, aloneLook)
+	}
+	if err != nil && ctx.Err() == nil {
+		return false, fmt.Errorf("controller %q: bucket %s: %w", s.name, s.statusBucket, err)
+	}
+	return made, nil
+}
+
+// shardsHealth is the name on the board of what keeps this replica from being a member.
+const shardsHealth = "shards"
 
 // watch tells the member of members and slots until ctx ends.
 func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
@@ -175,30 +196,37 @@ func (s *sharing) openAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tidy.C:
-			s.forgetWork(func(slot int) bool { return !s.isOpenSlot(slot) })
+			s.forgetWork(func(key string) bool { return !s.isOpen(key) })
 			continue
 		case <-s.opens:
 		}
-		if latest := s.latestGained(); latest > 0 {
-			s.openUpTo(ctx, latest)
+		latest := s.latestGained()
+		if latest == 0 {
+			continue
 		}
+		shown, cancel := context.WithTimeout(ctx, openPause)
+		if s.records.Informer().WaitCursor(shown, latest) == nil {
+			s.openUpTo(latest)
+		} else {
+			notifyOf(s.opens) // what was gained in a stream that has gone back is lost meanwhile
+		}
+		cancel()
 	}
 }
 
-// openUpTo opens the slots that were gained at a revision or before, once the caches show all that was written there
-// before.
-func (s *sharing) openUpTo(ctx context.Context, latest uint64) {
-	if s.records.Informer().WaitCursor(ctx, latest) != nil {
-		return // ctx has ended
-	}
+// openUpTo opens the slots that were gained at a revision or before: the caches show all that was written there before.
+func (s *sharing) openUpTo(latest uint64) {
+	free := s.gainedUpTo(latest)
+	has := func(key string) bool { return free[s.slotOf(key)] }
+	s.forgetWork(has)
+	s.life.BeginTerm(has)
 	s.leadership.mu.Lock() // what is noticed of a key is kept from now on
-	opened := s.openGained(latest, func(slot int, g gained) *lifecycle.Term {
+	opened := s.openGained(free, latest, func(slot int, g gained) *lifecycle.Term {
 		return &lifecycle.Term{
 			Ctx: g.ctx, RunCtx: s.runCtx, HandOut: g.ctx, Lease: slotLease{s.Shards, slot, g.epoch},
 			Logger: klog.FromContext(g.ctx), Began: time.Now(),
 		}
 	})
-	s.forgetWork(func(slot int) bool { return opened[slot] })
 	s.leadership.mu.Unlock()
 	s.makeDue(opened)
 	if len(opened) > 0 {
@@ -206,14 +234,18 @@ func (s *sharing) openUpTo(ctx context.Context, latest uint64) {
 	}
 }
 
-// tidyPause is how often what is remembered of the keys of others is forgotten.
-const tidyPause = 10 * time.Second
+const (
+	// tidyPause is how often what is remembered of the keys of others is forgotten.
+	tidyPause = 10 * time.Second
+	// openPause is how often it is looked which slots wait to be opened, while the caches are behind.
+	openPause = 250 * time.Millisecond
+)
 
-// forgetWork forgets what came of the work at keys in some slots: another member works at them, or has.
-func (s *sharing) forgetWork(in func(slot int) bool) {
+// forgetWork forgets what came of the work at some keys: another member works at them, or has.
+func (s *sharing) forgetWork(of func(key string) bool) {
 	for _, key := range s.keys.KeysWhere(func(*keytable.State) bool { return true }) {
 		switch {
-		case !in(s.slotOf(key)) || s.queue.Running(key):
+		case !of(key) || s.queue.Running(key):
 		case s.isGone(key):
 			s.keys.Forget(key)
 		default:

@@ -14,38 +14,46 @@ import (
 // Members and a replica without slots never work together. Each writes first, and then looks: the member its own key,
 // and then the lease; the other the lease, and then the members. So at least one of them finds the other.
 
-// aloneLook is how often a member looks whether the replica that works alone has ended.
-const aloneLook = time.Second
+const (
+	// aloneLook is how often a member looks whether the replica that works alone has ended.
+	aloneLook = time.Second
+	// leaseLook is how often it looks whether a member has taken the lease that is free.
+	leaseLook = 50 * time.Millisecond
+)
 
-// Join implements shards.Host: it waits while a replica works without slots. One that takes the lease later finds this
-// member, and does not.
+// Join implements shards.Host: it waits while a replica works without slots, and then until one of those that share the
+// keys has the lease. A replica of an earlier version knows nothing of members, but leaves a lease alone that another has.
 func (s *sharing) Join(ctx context.Context) {
-	const name = "shards"
 	if s.remade {
 		pause(ctx, s.opts.Lease.Duration) // members may work that have not noticed that the bucket was made anew
 	}
 	s.remade = false
 	for ctx.Err() == nil {
 		if _, err := s.store().FixSlots(ctx, s.many); err != nil { // the bucket may be another one by now
-			s.health.Set(ctx, name, err)
+			s.health.Set(ctx, shardsHealth, err)
 			pause(ctx, aloneLook)
 			continue
 		}
 		value, _, err := s.records.GetReserved(ctx, record.KeyLease)
-		holder := ""
+		if err == nil && lease.HeldShared(value) {
+			s.health.Set(ctx, shardsHealth, nil)
+			return
+		}
+		wait, holder := leaseLook, ""
 		if err == nil {
 			holder, err = lease.HeldAlone(value)
 		}
 		switch {
-		case apierrors.IsNotFound(err), err == nil && holder == "":
-			s.health.Set(ctx, name, nil)
-			return
-		case err == nil:
-			err = fmt.Errorf("%q works alone, without WithShards: this replica works once that one has ended",
-				printable.Text(holder))
+		case apierrors.IsNotFound(err):
+			err = nil
+		case holder != "":
+			wait, err = aloneLook, fmt.Errorf("%q works alone, without WithShards: this replica works once that one has "+
+				"ended", printable.Text(holder))
+		case err != nil:
+			wait = aloneLook
 		}
-		s.health.Set(ctx, name, err)
-		pause(ctx, aloneLook)
+		s.health.Set(ctx, shardsHealth, err)
+		pause(ctx, wait)
 	}
 }
 

@@ -146,15 +146,36 @@ func (s *slots) latestGained() (latest uint64) {
 	return latest
 }
 
-// openGained opens the slots that were gained at a revision or before, each with the term that termOf returns, and
-// returns them. A slot in which something runs that began under another epoch waits until that has returned.
-func (s *slots) openGained(latest uint64, termOf func(slot int, g gained) *lifecycle.Term) map[int]bool {
+// gainedUpTo are the slots that were gained at a revision or before and are to be opened, but for those in which
+// something runs that began under another epoch.
+func (s *slots) gainedUpTo(latest uint64) map[int]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gained := map[int]bool{}
+	for slot, g := range s.opening {
+		if g.epoch <= latest && s.isFree(slot, g) {
+			gained[slot] = true
+		}
+	}
+	return gained
+}
+
+// isFree reports whether nothing runs in a slot that began under an epoch before. s.mu is held.
+func (s *slots) isFree(slot int, g gained) bool {
+	return s.busy[slot] == 0 || s.epochs[slot] == g.epoch
+}
+
+// openGained opens those of some slots that were gained at a revision or before, each with the term that termOf returns,
+// and returns them. A slot in which something runs that began under another epoch waits until that has returned.
+func (s *slots) openGained(
+	of map[int]bool, latest uint64, termOf func(slot int, g gained) *lifecycle.Term,
+) map[int]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	opened := map[int]bool{}
 	for slot, g := range s.opening {
 		switch {
-		case g.epoch > latest, s.busy[slot] > 0 && s.epochs[slot] != g.epoch:
+		case !of[slot] || g.epoch > latest || !s.isFree(slot, g):
 			continue
 		case g.ctx.Err() == nil:
 			opened[slot] = true

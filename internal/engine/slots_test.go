@@ -10,7 +10,8 @@ import (
 
 // opensAll opens what was gained.
 func (s *slots) opensAll() map[int]bool {
-	return s.openGained(s.latestGained(), func(_ int, g gained) *lifecycle.Term {
+	latest := s.latestGained()
+	return s.openGained(s.gainedUpTo(latest), latest, func(_ int, g gained) *lifecycle.Term {
 		return &lifecycle.Term{Ctx: g.ctx, RunCtx: g.ctx}
 	})
 }

@@ -27,6 +27,7 @@ type sweeper struct {
 	Later     chan struct{}                                 // the same; see SweepLater
 	Orders    chan func(ctx context.Context)                // without room; see Order
 	DryRun    bool                                          // only reports
+	Shared    bool                                          // replicas share the keys, see Remind
 	Garbage   func(ctx context.Context, sweep, skip func()) // instead of the sweep, if set; it calls one of them
 	Primaries sweepPrimaries
 	Queue     *queue.Queue
@@ -143,7 +144,7 @@ func notifyOf(of chan struct{}) {
 }
 
 func (s *sweeper) collectGarbage(ctx context.Context) {
-	if !s.more || s.Interval > 0 && time.Since(s.reminded) >= s.Interval {
+	if !s.Shared && (!s.more || s.Interval > 0 && time.Since(s.reminded) >= s.Interval) {
 		s.remindOwed()
 	}
 	s.more = false
@@ -156,6 +157,13 @@ func (s *sweeper) collectGarbage(ctx context.Context) {
 			s.Brake.Sweep(ctx, nil) // there is nothing for it to hold back: whoever overrides decides alone
 		}
 	})
+}
+
+// Remind does in each interval what a member does for its own keys, where another one sweeps for all.
+func (s *sweeper) Remind(ctx context.Context) {
+	for s.Interval > 0 && pause(ctx, s.Interval) {
+		s.remindOwed()
+	}
 }
 
 // remindOwed enqueues the teardowns that were owed one sweep ago and still are: no event may tell of one, as where a
@@ -225,5 +233,8 @@ func (s *sweeper) sweep(ctx context.Context) {
 	}
 	for _, owner := range s.Brake.Sweep(ctx, found) {
 		s.Queue.Add(owner, operation.Swept, queue.Background)
+	}
+	if !s.Brake.SweptAtOnce() {
+		s.SweepLater()
 	}
 }

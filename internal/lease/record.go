@@ -35,6 +35,13 @@ func HeldAlone(value []byte) (holder string, err error) {
 	return r.HolderIdentity, nil
 }
 
+// HeldShared reports whether a replica holds the lease of which a key has this value that shares the keys with others.
+// While it does, or did and has not given the lease back, none takes it that works alone.
+func HeldShared(value []byte) bool {
+	r, err := decode(value)
+	return err == nil && r.Shards > 0 && r.HolderIdentity != ""
+}
+
 // decode reads a record. It fails for what was not written as one: JSON of another kind decodes to a record without a
 // holder, and would free the lease.
 func decode(value []byte) (record, error) {

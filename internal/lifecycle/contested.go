@@ -16,12 +16,12 @@ type Primary interface {
 // A delete may be under way that asks for what was seen, and arrives late: of a teardown or a sweep that began here, or
 // in the term of another leader. If its primary is back by then, what it owns has to be written, or it is deleted.
 
-// BeginTerm notes the primaries that were gone, or have changed, since they were last reconciled: maybe another leader
-// tore them down. What was reconciled as it is now was written then, if it had to be.
-func (r *RecordedLife) BeginTerm() {
+// BeginTerm notes the primaries of a term that were gone, or have changed, since they were last reconciled: maybe another
+// leader tore them down. What was reconciled as it is now was written then, if it had to be.
+func (r *RecordedLife) BeginTerm(has func(key string) bool) {
 	next := r.Primary.Stream().Highest + 1
 	for key, held := range r.Records.All() {
-		if !record.IsAnchor(held) {
+		if !record.IsAnchor(held) || !has(key) {
 			continue
 		}
 		switch v := r.Primary.View(key); {
@@ -54,7 +54,7 @@ func (r *RecordedLife) ContestedFrom(key string, revision uint64) uint64 {
 }
 
 // BeginTerm implements Lifecycle.
-func (u Unrecorded) BeginTerm() {}
+func (u Unrecorded) BeginTerm(func(string) bool) {}
 
 // Contest implements Lifecycle.
 func (u Unrecorded) Contest(string) {}

@@ -30,8 +30,8 @@ type Lifecycle interface {
 	Absent(t *Term, it queue.Item) (calls queue.Item, instead *Outcome)
 	// TearDown is the step after that.
 	TearDown(t *Term, it queue.Item, a Attempt) Outcome
-	// BeginTerm is called when a term begins, before any key is handed out.
-	BeginTerm()
+	// BeginTerm is called when a term begins, before any of the keys that it has is handed out.
+	BeginTerm(has func(key string) bool)
 	// Contest notes that a delete of what a primary owns begins, which may arrive late.
 	Contest(key string)
 	// ContestedFrom returns the revision of a primary that is at this one before which a delete of what it owns may be

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -78,6 +79,9 @@ func (s ShardStore) Load(ctx context.Context, key string) (value []byte, revisio
 	return value, revision, err
 }
 
+// ErrSlots is wrapped by the error of a bucket whose keys are divided otherwise.
+var ErrSlots = errors.New("the keys are divided into another number of slots")
+
 // FixSlots writes into how many slots the keys are divided, or fails if it is another number. It reports whether the
 // bucket did not say that before.
 func (s ShardStore) FixSlots(ctx context.Context, slots int) (made bool, err error) {
@@ -97,13 +101,12 @@ func (s ShardStore) FixSlots(ctx context.Context, slots int) (made bool, err err
 	}
 	var fixed shardsOf
 	if json.Unmarshal(value, &fixed) != nil || fixed.Slots <= 0 {
-		return false, fmt.Errorf("%s holds %s, which says no number of slots: stop all replicas, and delete the key",
-			KeyShards, Quoted(value))
+		return false, fmt.Errorf("%s: %w: it holds %s, which says no number: stop all replicas, and delete the key",
+			KeyShards, ErrSlots, Quoted(value))
 	}
 	if fixed.Slots != slots {
-		return false, fmt.Errorf("%s says that the keys are divided into %d slots, and this replica wants %d: give "+
-			"all replicas WithShards(%d), or stop them all and delete the key",
-			KeyShards, fixed.Slots, slots, fixed.Slots)
+		return false, fmt.Errorf("%s: %w: into %d, and this replica wants %d: give all replicas WithShards(%d), or "+
+			"stop them all and delete the key", KeyShards, ErrSlots, fixed.Slots, slots, fixed.Slots)
 	}
 	return false, nil
 }

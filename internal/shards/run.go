@@ -82,6 +82,7 @@ func (s *Shards) work(ctx context.Context, l *life, grace func() (context.Contex
 	for {
 		s.move(l)
 		if s.hasLeft(l) {
+			s.finish(l, patience)
 			return
 		}
 		select {
@@ -103,6 +104,21 @@ func (s *Shards) work(ctx context.Context, l *life, grace func() (context.Contex
 		case <-patience:
 			l.cancel(ErrLeft)
 		}
+	}
+}
+
+// finish lets what runs in slots that there is nobody to hand to end by itself, for as long as patience is open. Nothing
+// starts there.
+func (s *Shards) finish(l *life, patience <-chan struct{}) {
+	s.mu.Lock()
+	for slot := range l.slots {
+		s.epochs[slot].Store(0)
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.Host.Idle():
+	case <-patience:
+	case <-l.ctx.Done():
 	}
 }
 

@@ -27,7 +27,7 @@ type Host interface {
 	// Drain is called when Owns says no for a slot that is handed over: H2. The channel is closed once nothing runs in
 	// the slot. After that, or instead, the slot may be gained again, under the same epoch: H5.
 	Drain(slot int) (drained <-chan struct{})
-	// Idle returns a channel that is closed once nothing runs in any slot; all contexts have ended by then.
+	// Idle returns a channel that is closed once nothing runs in any slot. Owns says no for all of them by then.
 	Idle() <-chan struct{}
 }
 

@@ -244,6 +244,35 @@ func TestWhatDoesNotEndInTimeEndsWithItsContext(t *testing.T) {
 	})
 }
 
+// TestTheLastMemberThatLeavesLetsItsWorkEnd: there is nobody to hand a slot to.
+func TestTheLastMemberThatLeavesLetsItsWorkEnd(t *testing.T) {
+	for name, takes := range map[string]time.Duration{"in time": 3 * time.Second, "not in time": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				last := w.join("a", func(n *node, _ *Config) { n.host.takes = takes })
+				w.held(last)
+				time.Sleep(time.Second)
+				began := time.Now()
+				last.leave()
+				// The world gives members ten seconds of grace.
+				if took := time.Since(began); takes > time.Minute && took != 10*time.Second {
+					t.Errorf("it has left after %v", took)
+				}
+				for slot := range few {
+					for _, r := range w.runsIn(slot) {
+						if whole := r.end.Sub(r.start) >= takes; whole != (takes < time.Minute) {
+							t.Errorf("in slot %d something ran for %v", slot, r.end.Sub(r.start))
+						}
+						if r.start.After(began) {
+							t.Errorf("in slot %d something began %v after that", slot, r.start.Sub(began))
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestMembersWithOneNameShareTheSlots, as after a restart before the lease of the process before has ended.
 func TestMembersWithOneNameShareTheSlots(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
