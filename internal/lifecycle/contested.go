@@ -16,8 +16,8 @@ type Primary interface {
 // A delete may be under way that asks for what was seen, and arrives late: of a teardown or a sweep that began here, or
 // in the term of another leader. If its primary is back by then, what it owns has to be written, or it is deleted.
 
-// BeginTerm notes the primaries of a term that were gone, or have changed, since they were last reconciled: maybe another
-// leader tore them down. What was reconciled as it is now was written then, if it had to be.
+// BeginTerm notes the primaries of a term that were gone, or have changed, since they were last reconciled: maybe
+// another leader tore them down. What was reconciled as it is now was written then, if it had to be.
 func (r *RecordedLife) BeginTerm(has func(key string) bool) {
 	next := r.Primary.Stream().Highest + 1
 	for key, held := range r.Records.All() {

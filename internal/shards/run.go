@@ -107,8 +107,8 @@ func (s *Shards) work(ctx context.Context, l *life, grace func() (context.Contex
 	}
 }
 
-// finish lets what runs in slots that there is nobody to hand to end by itself, for as long as patience is open. Nothing
-// starts there.
+// finish lets what runs in slots that there is nobody to hand to end by itself, for as long as patience is open.
+// Nothing starts there.
 func (s *Shards) finish(l *life, patience <-chan struct{}) {
 	s.mu.Lock()
 	for slot := range l.slots {
