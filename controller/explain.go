@@ -17,6 +17,7 @@ const (
 	StateStopped      = explain.Stopped      // Run was not called, or has ended
 	StateStarting     = explain.Starting     // the caches are not complete, or the term has not begun
 	StateStandby      = explain.Standby      // another replica works: see Leader
+	StateElsewhere    = explain.Elsewhere    // with WithShards: another replica works at it, see Member
 	StateRunning      = explain.Running      // Reconcile is called: see RunningSince
 	StateHandling     = explain.Handling     // a worker writes its record, or deletes what it owned
 	StateInvalid      = explain.Invalid      // its document does not decode: see Invalid
@@ -81,6 +82,7 @@ const (
 //
 //	Leading bool   // this replica works
 //	Leader  string // who held the lease when it was read last: host, process, a random part
+//	Member  string // with WithShards: the name of the replica that works at the key
 //
 //	Recorded, RecordedMessage string        // of the record's condition: the reason; what is waited for
 //	ReconciledRevision        uint64        // the last one

@@ -48,6 +48,7 @@ func applyOptions(opts []Option) (engine.Options, error) {
 			"which has no lease, no brake, no cascade and no sweep: take one of them away",
 			strings.Join(o.TeardownOptions, ", ")))
 	}
+	errs = append(errs, checkShards(&o))
 	return o, errors.Join(errs...)
 }
 

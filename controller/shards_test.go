@@ -11,17 +11,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
-	"github.com/nagi-runtime/nagi/internal/engine"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
-
-// withShards has the replica share the keys with others, under a name.
-func withShards(slots int, name string) Option {
-	return func(o *engine.Options) error {
-		o.Shards, o.Member = slots, name
-		return nil
-	}
-}
 
 // sharded are replicas that share the keys of one bucket, and what they do.
 type sharded struct {
@@ -64,7 +55,7 @@ func (s *sharded) join(name string, opts ...Option) *member {
 	m := &member{world: &world{t: s.t, server: s.server, js: js}, name: name, proxy: proxy}
 	m.sites = m.world.sites()
 	if name != "" {
-		opts = append(opts, withShards(64, name))
+		opts = append([]Option{WithShards(64), WithMember(name, 1)}, opts...)
 	}
 	if s.owns {
 		m.sites = m.world.client("Site", "sites", quickCompare)
@@ -317,7 +308,7 @@ func TestAnotherNumberOfSlotsIsRefused(t *testing.T) {
 		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
 		c, err := New("sites", s.away().sites(), ReconcilerFunc(func(context.Context, Request) (Result, error) {
 			return Result{}, nil
-		}), withShards(32, "b"))
+		}), WithShards(32), WithMember("b", 1))
 		must(t, err)
 		err = c.Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "another number of slots: into 64") ||

@@ -70,6 +70,8 @@ type bucket struct {
 	async    *asyncWriter
 	hook     *writeHook // nil if there is no listener of writes
 	shows    *shown     // in plans
+	// refusedByFence counts writes that had a fence which had moved.
+	refusedByFence *atomic.Uint64
 }
 
 func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncWriter) *bucket {
@@ -77,6 +79,7 @@ func newBucket(js jetstream.JetStream, name string, ids *writeIDs, async *asyncW
 		nc: js.Conn(), denials: denials.Of(js.Conn()), name: name, stream: "KV_" + name,
 		ids: ids, async: async, place: new(atomic.Pointer[place]),
 		rollups: new(atomic.Bool), markerTTL: new(atomic.Int64), accepted: new(acceptedSettings),
+		refusedByFence: new(atomic.Uint64),
 	}
 	own := subjectsPerBucket + name + "."
 	b.place.Store(&place{prefix: own}) // until the stream is looked at

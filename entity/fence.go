@@ -21,6 +21,9 @@ func (r *Records) FenceBy(of fence.Of) {
 	r.fence.Store(&of)
 }
 
+// FenceRefused is how many writes were refused because their fence had moved.
+func (r *Records) FenceRefused() uint64 { return r.bucket.refusedByFence.Load() }
+
 // fenceOf is the fence that a write of a key needs now.
 func (r *Records) fenceOf(natsKey string) (fence.Fence, error) {
 	of := r.fence.Load()
@@ -29,6 +32,7 @@ func (r *Records) fenceOf(natsKey string) (fence.Fence, error) {
 	}
 	f, err := (*of)(natsKey)
 	if err != nil {
+		r.bucket.refusedByFence.Add(1)
 		return f, fmt.Errorf("writing key %q of bucket %q: %w", natsKey, r.bucket.name, err)
 	}
 	return f, nil

@@ -235,6 +235,7 @@ func (b *bucket) fencedOff(ctx context.Context, w *write) error {
 			w.key, b.name, w.fence.Key, err)
 	}
 	if at.revision() != w.fence.Revision {
+		b.refusedByFence.Add(1)
 		return fmt.Errorf("writing key %q of bucket %q: key %q is at revision %d, not %d: %w",
 			w.key, b.name, w.fence.Key, at.revision(), w.fence.Revision, fence.ErrMoved)
 	}

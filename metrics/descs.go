@@ -141,6 +141,27 @@ var values = []value{
 		func(s *controller.Stats) float64 { return float64(s.BreakerOpened) }},
 }
 
+// shardValues are of controllers whose replicas share the keys.
+var shardValues = []struct {
+	metric
+	of func(*controller.ShardStats) float64
+}{
+	{of("nagi_shard_slots", "Slots of keys that this replica has."),
+		func(s *controller.ShardStats) float64 { return float64(s.Held) }},
+	{of("nagi_shard_slots_open", "Slots in which this replica may begin to work."),
+		func(s *controller.ShardStats) float64 { return float64(s.Open) }},
+	{of("nagi_shard_slots_moving", "Slots that another replica is to have than has them."),
+		func(s *controller.ShardStats) float64 { return float64(s.Moving) }},
+	{of("nagi_shard_slots_unowned", "Slots that no replica has whose lease is there."),
+		func(s *controller.ShardStats) float64 { return float64(s.Unowned) }},
+	{of("nagi_shard_members", "Replicas that share the keys, and whose leases are there."),
+		func(s *controller.ShardStats) float64 { return float64(len(s.Members)) }},
+	{of("nagi_shard_epoch", "The highest revision at which a slot was given to a replica: it grows when slots move."),
+		func(s *controller.ShardStats) float64 { return float64(s.Epoch) }},
+	{countOf("nagi_shard_refused_writes_total", "Writes that were refused because their slot had moved."),
+		func(s *controller.ShardStats) float64 { return float64(s.Refused) }},
+}
+
 // keyState is a state in which keys are.
 type keyState struct {
 	state string

@@ -60,6 +60,10 @@ func (s *series) read() controller.Stats {
 func copyOf(past *controller.Stats) controller.Stats {
 	c := *past
 	c.Sources = maps.Clone(past.Sources)
+	if past.Shards != nil {
+		shards := *past.Shards
+		c.Shards = &shards
+	}
 	return c
 }
 
@@ -74,6 +78,9 @@ func addCounters(to, s *controller.Stats) {
 	} {
 		*c.to += *c.more
 	}
+	if s.Shards != nil {
+		shardsOf(to).Refused += s.Shards.Refused
+	}
 	for name, more := range s.Sources {
 		if to.Sources == nil {
 			to.Sources = map[string]controller.SourceStats{}
@@ -87,6 +94,22 @@ func addCounters(to, s *controller.Stats) {
 	}
 }
 
+func shardsOf(to *controller.Stats) *controller.ShardStats {
+	if to.Shards == nil {
+		to.Shards = &controller.ShardStats{}
+	}
+	return to.Shards
+}
+
+// addShards adds how replicas share the keys. What all of them know each tells.
+func addShards(to *controller.ShardStats, s *controller.ShardStats) {
+	to.Held, to.Open = to.Held+s.Held, to.Open+s.Open
+	to.Moving, to.Unowned, to.Epoch = max(to.Moving, s.Moving), max(to.Unowned, s.Unowned), max(to.Epoch, s.Epoch)
+	if len(s.Members) > len(to.Members) {
+		to.Members = s.Members
+	}
+}
+
 // addStates adds what is the case now. Of two that say different things the worse one counts.
 func addStates(to, s *controller.Stats) {
 	for _, c := range []struct{ to, more *int }{
@@ -97,6 +120,9 @@ func addStates(to, s *controller.Stats) {
 		{&to.Ready[2], &s.Ready[2]}, {&to.Groups, &s.Groups},
 	} {
 		*c.to += *c.more
+	}
+	if s.Shards != nil {
+		addShards(shardsOf(to), s.Shards)
 	}
 	to.OldestReady = max(to.OldestReady, s.OldestReady)
 	to.Unfinished += s.Unfinished
@@ -156,6 +182,11 @@ func (s *series) collect(out chan<- prometheus.Metric, total *controller.Stats) 
 	}
 	for _, v := range values {
 		s.send(out, v.metric, v.of(total), s.name)
+	}
+	if total.Shards != nil {
+		for _, v := range shardValues {
+			s.send(out, v.metric, v.of(total.Shards), s.name)
+		}
 	}
 	for _, v := range keyStates {
 		s.send(out, keys, v.of(total), s.name, v.state)

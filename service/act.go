@@ -114,7 +114,7 @@ func resync(ctx context.Context, r *request) (any, error) {
 	if err := r.decode(&struct{}{}); err != nil {
 		return nil, err
 	}
-	n := r.engine.EnqueueAll(operation.Of(operation.Resync), r.has)
+	n := r.engine.EnqueueEverywhere(operation.Of(operation.Resync), r.prefix())
 	r.did(ctx, "", ReasonResync, fmt.Sprintf("%d keys are reconciled (%v)", n, r.scope))
 	return &Resynced{Count: n}, nil
 }

@@ -38,6 +38,7 @@ type verb struct {
 	name, access string
 	whole        bool // it is about the whole controller, and never about one namespace
 	standby      bool // where no replica leads, one that waits answers, too
+	keyed        bool // it is about one key: where replicas share the keys, the one that works at it answers
 	do           func(ctx context.Context, r *request) (answer any, err error)
 	takes        time.Duration // what a request may take; 0 means requestTimeout
 	// turn says what the request is about, if those about the same thing are done one after the other: those are that
@@ -49,16 +50,16 @@ type verb struct {
 func verbs() []*verb {
 	return []*verb{
 		{name: "about", access: read, whole: true, standby: true, do: about},
-		{name: "explain", access: read, do: explainKey},
+		{name: "explain", access: read, do: explainKey, keyed: true},
 		{name: "keys", access: read, do: listKeys},
 		{name: "list", access: read, do: list},
 		{name: "notok", access: read, do: listNotOK},
 		{name: "brake-list", access: read, whole: true, do: listBrake},
 		{name: "brake-vanished", access: read, whole: true, do: listVanished},
 		{name: "orphans", access: read, whole: true, do: listOrphans},
-		{name: "plan", access: act, do: plan, turn: planTurn, takes: planTimeout},
-		{name: "reconcile", access: act, do: reconcile},
-		{name: "unpark", access: act, do: unpark},
+		{name: "plan", access: act, do: plan, keyed: true, turn: planTurn, takes: planTimeout},
+		{name: "reconcile", access: act, do: reconcile, keyed: true},
+		{name: "unpark", access: act, do: unpark, keyed: true},
 		{name: "resync", access: act, do: resync},
 		{name: "suspend", access: act, do: suspend, turn: suspendTurn},
 		{name: "resume", access: act, do: resume, turn: keyTurn},
@@ -146,7 +147,7 @@ func (s *Service) handler(ctx context.Context, c *served, v *verb, confined bool
 			subject := req.Subject()
 			r.scope = scope{confined: true, namespace: subject[strings.LastIndexByte(subject, '.')+1:]}
 		}
-		if r.leads() {
+		if r.answers() {
 			s.handle(ctx, req, r)
 			return
 		}
@@ -233,16 +234,16 @@ func (s *Service) admit(r *request) error {
 	return nil
 }
 
-// do does what was admitted, on the replica that leads.
+// do does what was admitted, on the replica that answers.
 func (s *Service) do(ctx context.Context, r *request) ([]byte, error) {
-	if !r.verb.standby && !r.leads() {
+	if !r.verb.standby && !r.answers() {
 		return nil, r.notLeading("does not lead here, or stops")
 	}
 	answer, err := r.verb.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if !r.verb.standby && r.engine.LeaseLost() { // a process that hung meanwhile knows nothing of what is true now
+	if !r.verb.standby && r.lost() { // a process that hung meanwhile knows nothing of what is true now
 		return nil, r.notLeading("ceased to lead here while it worked; whether it has done it is not known")
 	}
 	data, err := json.Marshal(answer)

@@ -85,6 +85,37 @@ func (c *served) leads() bool {
 	return lead.Leads && !lead.Stopped
 }
 
+// answers reports whether this replica answers the request. Where replicas share the keys, one about a key is for the
+// one that works at it, and for the one that leads where none does.
+func (r *request) answers() bool {
+	key, keyed := r.sharedKey()
+	if !keyed {
+		return r.leads()
+	}
+	if r.engine.Explainer().Lead().Stopped {
+		return false
+	}
+	share := r.engine.Explainer().Share(key)
+	return share.Here || share.Member == "" && r.leads()
+}
+
+// sharedKey is the key that the request is about, where replicas share the keys.
+func (r *request) sharedKey() (key string, ok bool) {
+	if !r.verb.keyed || !r.engine.Shares() {
+		return "", false
+	}
+	key, err := r.key()
+	return key, err == nil // who leads says what is wrong with it
+}
+
+// lost reports whether this replica does not answer any more what it has worked at.
+func (r *request) lost() bool {
+	if _, keyed := r.sharedKey(); keyed {
+		return !r.answers()
+	}
+	return r.engine.LeaseLost()
+}
+
 // Rights are what suspend and resume need beside what the controller has.
 func (c *served) Rights(opts ...entity.PermissionOption) (entity.PermissionSet, error) {
 	return entity.Permissions(c.primary.Config(), entity.RoleWriter, opts...)

@@ -39,7 +39,7 @@ func (s *Service) standBy(ctx context.Context, req micro.Request, r *request, st
 			return
 		}
 		req := late{Request: req, nc: s.cfg.Conn}
-		switch leads := r.leads(); {
+		switch leads := r.answers(); {
 		case leads && r.verb.access == read:
 			s.handle(ctx, req, r)
 		case leads:

@@ -45,9 +45,68 @@ type Stats struct {
 	Sweeps   uint64 `json:"sweeps"`
 	Orphaned int    `json:"orphaned"`
 
+	// Shards is how replicas share the keys, where they do (controller.WithShards). The counts of reconciles, failures,
+	// workers and keys are then those of all of them together, but for what is not in Members: that is of the one that
+	// answers, as are the longest and the slowest.
+	Shards *Shards `json:"shards,omitempty"`
+
 	// Degraded is what does not work now.
 	Degraded []Problem `json:"degraded"`
 	Brake    *Brake    `json:"brake,omitempty"`
+}
+
+// Shards is how replicas share the keys. See controller.ShardStats.
+type Shards struct {
+	Slots   int      `json:"slots"`
+	Unowned int      `json:"unowned"`
+	Moving  int      `json:"moving"`
+	Epoch   uint64   `json:"epoch"`
+	Refused uint64   `json:"refused"` // of the one that answers
+	Members []Member `json:"members"`
+}
+
+// Member is a replica that shares the keys with others.
+type Member struct {
+	Name          string `json:"name"`
+	Weight        int    `json:"weight"`
+	Slots         int    `json:"slots"`
+	Leaving       bool   `json:"leaving,omitempty"`
+	Workers       int    `json:"workers"`
+	Running       int    `json:"running"`
+	Ready         int    `json:"ready"`
+	Delayed       int    `json:"delayed"`
+	Failing       int    `json:"failing"`
+	Parked        int    `json:"parked"`
+	Looping       int    `json:"looping"`
+	TeardownsOwed int    `json:"teardownsOwed"`
+	Reconciles    uint64 `json:"reconciles"`
+	Failures      uint64 `json:"failures"`
+}
+
+// shared adds what the other members have to the answer of one.
+func (s *Stats) shared(of *controller.ShardStats) {
+	if of == nil {
+		return
+	}
+	s.Shards = &Shards{
+		Slots: of.Slots, Unowned: of.Unowned, Moving: of.Moving, Epoch: of.Epoch, Refused: of.Refused,
+		Members: []Member{},
+	}
+	for _, m := range of.Members {
+		s.Shards.Members = append(s.Shards.Members, Member{
+			Name: printable.Text(m.Name), Weight: m.Weight, Slots: m.Slots, Leaving: m.Leaving,
+			Workers: m.Workers, Running: m.Running, Ready: m.Ready, Delayed: m.Delayed, Failing: m.Failing,
+			Parked: m.Parked, Looping: m.Looping, TeardownsOwed: m.TeardownsOwed,
+			Reconciles: m.Reconciles, Failures: m.Failures,
+		})
+		if m.Here {
+			continue
+		}
+		s.Workers, s.Running, s.ReadyBackground = s.Workers+m.Workers, s.Running+m.Running, s.ReadyBackground+m.Ready
+		s.Delayed, s.Failing, s.Parked = s.Delayed+m.Delayed, s.Failing+m.Failing, s.Parked+m.Parked
+		s.Looping, s.TeardownsOwed = s.Looping+m.Looping, s.TeardownsOwed+m.TeardownsOwed
+		s.Reconciles, s.Failures = s.Reconciles+m.Reconciles, s.Failures+m.Failures
+	}
 }
 
 // Longest is the reconcile that has run for longest.
@@ -90,6 +149,7 @@ func stats(_ context.Context, r *request) (any, error) {
 		Looping: s.Looping, TeardownsOwed: s.TeardownsOwed, TornDown: s.TornDown, Cascaded: s.Cascaded,
 		Pruned: s.Pruned, Sweeps: s.Sweeps, Orphaned: s.Orphaned, Degraded: []Problem{},
 	}
+	answer.shared(s.Shards)
 	if l := s.LongestRunning; l.Key != "" {
 		answer.LongestRunning = &Longest{Key: printable.Text(l.Key), Since: l.Since, Attempt: l.Attempt}
 	}

@@ -1,10 +1,8 @@
 package brake
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -124,13 +122,6 @@ func head(keys []string) []string {
 	return keys
 }
 
-// SweptAtOnce reports whether all owners that the last sweep let go are told at once. Else another sweep tells the rest.
-func (b *Brake) SweptAtOnce() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(head(b.follow.free)) == len(b.follow.free)
-}
-
 // Asked is told what all others ask, where this brake runs. What was not asked before it judges. Of what is asked no
 // more it forgets what concerns prunes.
 func (b *Brake) Asked(all []Asks) {
@@ -168,31 +159,6 @@ func (b *Brake) Asked(all []Asks) {
 	}
 	for key := range newlyAged {
 		b.Reconsider(key)
-	}
-}
-
-// comesBack notes owners whose secondaries come back, and needs b.mu. The brake that runs engages.
-func (b *Brake) comesBack(why string, owners ...string) {
-	b.follow.again, b.follow.back = why, sets.New(owners...).Union(b.follow.back)
-	b.poke()
-}
-
-// anyIsBack reports whether a brake that did not run has found what comes back.
-func (b *Brake) anyIsBack() (now bool, wait time.Duration) { return b.follow.again != "", 0 }
-
-// holdBack engages the brake because of that.
-func (b *Brake) holdBack(ctx context.Context) {
-	b.mu.Lock()
-	reason, owners := b.follow.again, b.follow.back
-	b.follow.again, b.follow.back = "", nil
-	engaged := !b.state.Engaged && b.engage(reason)
-	if b.state.Engaged {
-		b.heldOwners = b.heldOwners.Union(owners)
-	}
-	state := b.stateNow()
-	b.unlock()
-	if engaged {
-		b.announce(ctx, state)
 	}
 }
 
@@ -288,19 +254,6 @@ func (b *Brake) take(t Told) (gone, swept []string, pruned sets.Set[string]) {
 		b.suspects, b.held, b.prunes.suspects, b.prunes.held = waiting, none, prunes, none.Clone()
 	}
 	return gone, swept, pruned
-}
-
-// takeSwept takes which missing owners a sweep let go. What is deleted because of that is counted here, too.
-func (b *Brake) takeSwept(t Told) {
-	if t.State.Engaged {
-		b.follow.again, b.follow.back, b.sweptIn = "", nil, nil
-		return
-	}
-	b.heldOwners = sets.New[string]()
-	b.forgetCleaned()
-	for _, owner := range t.Swept {
-		b.noteCleanUp(owner, "", 0)
-	}
 }
 
 // endTerm is for the end of a term of a brake that follows the next one: what it let go the next one decides anew. It

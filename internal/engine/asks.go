@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -12,31 +13,48 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// said is what a member says to the others: what its brake asks, or tells.
+// said is what a member says to the others: what its brake asks, or tells, and what it was asked for.
 type said struct {
 	Asks *brake.Asks `json:"asks,omitempty"`
 	Told *brake.Told `json:"told,omitempty"`
+	Due  []passed    `json:"due,omitempty"`
+	// Work is how much it has in hand. It is no reason to say anything, and goes along with what is said anyway.
+	Work *MemberWork `json:"work,omitempty"`
 }
 
 // talk is what members say to each other. It implements that part of shards.Host.
 type talk struct {
 	*Engine
-	says    atomic.Pointer[json.RawMessage]
+	passing passing
+	works   atomic.Pointer[map[string]MemberWork] // what the others have in hand, by id
+	says    atomic.Pointer[said]
 	heard   atomic.Pointer[map[string]json.RawMessage]
 	changed chan struct{} // has an element when what this member says may have changed
 	hears   chan struct{} // has an element when something was heard
 }
 
 func newTalk(e *Engine) *talk {
-	return &talk{Engine: e, changed: make(chan struct{}, 1), hears: make(chan struct{}, 1)}
+	return &talk{
+		Engine: e, passing: passing{lasts: e.opts.Lease.Duration},
+		changed: make(chan struct{}, 1), hears: make(chan struct{}, 1),
+	}
 }
 
 // Says implements shards.Host.
 func (t *talk) Says() json.RawMessage {
-	if says := t.says.Load(); says != nil {
-		return *says
+	says := t.says.Load()
+	if says == nil {
+		return nil
 	}
-	return nil
+	now := *says
+	now.Work = t.inHandHere()
+	data, err := json.Marshal(now)
+	if err != nil {
+		printable.Logger(klog.Background()).Error(err, "Cannot say to other members what the brake asks",
+			"controller", t.name)
+		return nil
+	}
+	return data
 }
 
 // Heard implements shards.Host.
@@ -72,14 +90,17 @@ func (t *talk) run(ctx context.Context, say func()) {
 				again = time.After(askedPause)
 			}
 		}
-		if t.form(ctx) {
+		if t.form() {
 			say()
+		}
+		if again == nil && t.passing.any() {
+			again = time.After(askedPause)
 		}
 	}
 }
 
 // form makes what this member says now, and reports whether it has changed.
-func (t *talk) form(ctx context.Context) bool {
+func (t *talk) form() bool {
 	var now said
 	if won := t.leadership.won.Load(); won != nil {
 		if told, runs := t.brake.Tells(won.Revision); runs {
@@ -90,16 +111,11 @@ func (t *talk) form(ctx context.Context) bool {
 		asks := t.brake.Asks()
 		now.Asks = &asks
 	}
-	data, err := json.Marshal(now)
-	if err != nil {
-		printable.Logger(klog.FromContext(ctx)).Error(err, "Cannot say to other members what the brake asks")
+	now.Due = t.passing.now()
+	if before := t.says.Load(); before != nil && reflect.DeepEqual(*before, now) {
 		return false
 	}
-	if string(data) == string(t.Says()) {
-		return false
-	}
-	says := json.RawMessage(data)
-	t.says.Store(&says)
+	t.says.Store(&now)
 	return true
 }
 
@@ -111,12 +127,17 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 	}
 	var asks []brake.Asks
 	var told *brake.Told
+	work := map[string]MemberWork{}
 	for id, says := range *heard {
 		var one said
 		if err := json.Unmarshal(says, &one); err != nil {
 			printable.Logger(klog.FromContext(ctx)).V(1).Info("A member says what this one does not understand",
 				"member", printable.Text(id), "err", err)
 			continue
+		}
+		t.takePassed(id, one.Due)
+		if one.Work != nil {
+			work[id] = *one.Work
 		}
 		if one.Asks != nil {
 			asks = append(asks, *one.Asks)
@@ -126,6 +147,8 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 			told = one.Told
 		}
 	}
+	t.works.Store(&work)
+	t.passing.forget(func(member string) bool { return (*heard)[member] != nil })
 	switch {
 	case t.brake.Runs():
 		for _, a := range asks {

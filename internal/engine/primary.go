@@ -49,6 +49,7 @@ type records interface {
 	record.ShardRecords
 	ReservedInformer(prefix string, onError func(error)) (natsinformer.Informer, error)
 	FenceBy(of fence.Of)
+	FenceRefused() uint64
 	LastDocumentLacks(*entity.Record) string
 	// BelongTo says whose the records are, Controller who said so last.
 	BelongTo(controller string)

@@ -16,7 +16,7 @@ import (
 
 // Enqueue makes a key due now because it was asked for.
 func (e *Engine) Enqueue(key string, op operation.Operation) {
-	e.queue.Add(key, operation.Of(op)|operation.ByHand, queue.Live)
+	e.queue.Add(key, operation.Of(op)|operation.ByHand|operation.Anywhere, queue.Live)
 }
 
 // EnqueueFromHandler is Enqueue for a handler of secondaries. The source calls TellOwners with the event first.
@@ -31,7 +31,7 @@ func (e *Engine) EnqueueAfter(key string, op operation.Operation, d time.Duratio
 
 // EnqueueWith is EnqueueAfter with a priority.
 func (e *Engine) EnqueueWith(key string, op operation.Operation, prio queue.Priority, d time.Duration) {
-	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand, prio, d, queue.UserDelay)
+	e.queue.AddAfter(key, operation.Of(op)|operation.ByHand|operation.Anywhere, prio, d, queue.UserDelay)
 }
 
 // EnqueueOwner makes the owner of a secondary due, unless Notice forgets it.

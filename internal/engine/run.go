@@ -240,7 +240,7 @@ func (e *Engine) reconcileAllOn(ctx context.Context, trigger <-chan struct{}) {
 			if !open {
 				return
 			}
-			e.EnqueueAll(operation.Of(operation.Manual), nil)
+			e.EnqueueEverywhere(operation.Of(operation.Manual), "")
 		}
 	}
 }

@@ -49,6 +49,7 @@ func (e *Engine) newSharing() *sharing {
 		Store: s.store(), Host: s,
 		Report:      e.health.Reporter("lease of this member (bucket " + e.statusBucket + ")").Report,
 		ReportMoves: e.health.Reporter("slots (bucket " + e.statusBucket + ")").Report,
+		ReportRest:  e.health.Reporter("slots that rest (bucket " + e.statusBucket + ")").Report,
 	})
 	return s
 }

@@ -22,7 +22,8 @@ const (
 )
 
 // Join implements shards.Host: it waits while a replica works without slots, and then until one of those that share the
-// keys has the lease. A replica of an earlier version knows nothing of members, but leaves a lease alone that another has.
+// keys has the lease. A replica of an earlier version knows nothing of members, but leaves a lease alone that another
+// has.
 func (s *sharing) Join(ctx context.Context) {
 	if s.remade {
 		pause(ctx, s.opts.Lease.Duration) // members may work that have not noticed that the bucket was made anew
@@ -47,8 +48,8 @@ func (s *sharing) Join(ctx context.Context) {
 		case apierrors.IsNotFound(err):
 			err = nil
 		case holder != "":
-			wait, err = aloneLook, fmt.Errorf("%q works alone, without WithShards: this replica works once that one has "+
-				"ended", printable.Text(holder))
+			wait, err = aloneLook, fmt.Errorf("%q works alone, without WithShards: this replica works once that one "+
+				"has ended", printable.Text(holder))
 		case err != nil:
 			wait = aloneLook
 		}

@@ -132,6 +132,18 @@ func (s *slots) isOpenSlot(slot int) bool {
 	return t != nil && !t.Over()
 }
 
+// countOpen counts the slots in which work may start.
+func (s *slots) countOpen() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.open {
+		if t != nil && !t.Over() {
+			n++
+		}
+	}
+	return n
+}
+
 // latestGained returns the highest revision at which a slot was gained that is to be opened; 0 if there is none.
 func (s *slots) latestGained() (latest uint64) {
 	s.mu.Lock()
@@ -165,8 +177,9 @@ func (s *slots) isFree(slot int, g gained) bool {
 	return s.busy[slot] == 0 || s.epochs[slot] == g.epoch
 }
 
-// openGained opens those of some slots that were gained at a revision or before, each with the term that termOf returns,
-// and returns them. A slot in which something runs that began under another epoch waits until that has returned.
+// openGained opens those of some slots that were gained at a revision or before, each with the term that termOf
+// returns, and returns them. A slot in which something runs that began under another epoch waits until that has
+// returned.
 func (s *slots) openGained(
 	of map[int]bool, latest uint64, termOf func(slot int, g gained) *lifecycle.Term,
 ) map[int]bool {

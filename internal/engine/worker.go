@@ -25,6 +25,7 @@ func (e *Engine) work(t *lifecycle.Term) {
 		if e.sharing != nil {
 			if of = e.sharing.enter(it.Key); of == nil { // another member has it, and is told of it, too
 				e.causes.Forget(it.Key)
+				e.sharing.pass(it)
 				e.queue.Done(it.Key)
 				continue
 			}

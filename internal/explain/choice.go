@@ -26,13 +26,15 @@ func (f Filter) choices() (all []choice) {
 	return all
 }
 
-// origins are where keys of a choice may be.
-func (c choice) origins() []origin {
+// originsOf are where keys of a choice may be.
+func (x *Explainer) originsOf(c choice) []origin {
 	switch origins, ok := originsOf[c.state]; {
 	case c.failed:
 		return []origin{failing}
 	case ok:
 		return origins
+	case c.notOK && c.state == "" && x.Share != nil:
+		return troubledShared
 	case c.notOK && c.state == "":
 		return troubled
 	}
@@ -57,7 +59,7 @@ func (x *Explainer) glance(key, stream string) glance {
 	g := glance{key: key, failures: f.failures()}
 	g.state, g.since = f.stateOf(stream)
 	g.notOK = slices.Contains(notWell, g.state) || g.failures > 0 ||
-		f.held || f.holdsPrune || f.staysParked() || f.owed()
+		f.held || f.holdsPrune || f.staysParked() || f.owed() || g.state == Elsewhere && f.recordedNotOK()
 	return g
 }
 
@@ -90,7 +92,7 @@ func (i *Index) list(x *Explainer, c choice, complete bool) *list {
 		if looked <= fewKeys && !complete {
 			return l, looked
 		}
-		all := append(i.sets(c), l.run())
+		all := append(i.sets(x, c), l.run())
 		l.keys, l.complete = nil, true
 		stream := x.Primary.StreamID()
 		for key := range merged(all) {
@@ -105,8 +107,8 @@ func (i *Index) list(x *Explainer, c choice, complete bool) *list {
 }
 
 // sets are those of a choice.
-func (i *Index) sets(c choice) (runs []run) {
-	for _, o := range c.origins() {
+func (i *Index) sets(x *Explainer, c choice) (runs []run) {
+	for _, o := range x.originsOf(c) {
 		if o > originsCount {
 			runs = append(runs, i.set(o).runs()...)
 		}
@@ -129,7 +131,7 @@ func (i *Index) meant(called string, lists ...*list) string {
 
 // unordered is the list of those origins of a choice that have no order, and how many keys were looked at for it.
 func (i *Index) unordered(x *Explainer, c choice) (l *list, looked int) {
-	keys, looked := x.keysOf(c.origins())
+	keys, looked := x.keysOf(x.originsOf(c))
 	i.visited.Add(int64(looked))
 	l = &list{}
 	keys, l.malformed = x.shown(keys)

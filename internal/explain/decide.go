@@ -28,6 +28,8 @@ func (f *facts) stateOf(stream string) (State, time.Time) {
 		return Starting, time.Time{}
 	case !f.known():
 		return Unknown, time.Time{}
+	case !f.lead.Leads && !q.Running && f.shared:
+		return Elsewhere, time.Time{}
 	case !f.lead.Leads && !q.Running:
 		return Standby, time.Time{}
 	case v.Presence == source.Invalid || f.isUnrecordable():
@@ -103,6 +105,21 @@ func (f *facts) isUnrecordable() bool {
 	r := f.record
 	return f.view.Presence == source.Present && r != nil && r.Invalid != nil && r.Invalid.Revision == f.view.Revision &&
 		f.queue.Due == 0
+}
+
+// recorded is the condition that says what the record knows of the key.
+func (f *facts) recorded() *metav1.Condition {
+	if deleting := f.deletingCondition(); deleting != nil && f.view.Presence == source.Absent {
+		return deleting
+	}
+	return f.reconciledCondition()
+}
+
+// recordedNotOK reports whether a key, at which another replica works, is not well as far as is recorded.
+func (f *facts) recordedNotOK() bool {
+	c := f.recorded()
+	return f.view.Presence == source.Invalid || f.isUnrecordable() || f.view.Suspended() ||
+		c != nil && c.Reason != entity.ReasonSynced
 }
 
 func (f *facts) staysParked() bool {

@@ -64,6 +64,8 @@ func TestOfSeveralThingsTheStateIsTheOneThatDecides(t *testing.T) {
 		"its event comes":         {facts{lead: leading, view: source.View{Presence: source.Arriving}}, Arriving},
 		"of another stream":       {facts{lead: leading, view: present, record: &entity.Record{Controller: "sites", Stream: "t", ObservedRevision: 5}}, Unreconciled},
 		"without records":         {facts{lead: leading, view: present, unrecorded: true}, Calm},
+		"another member's":        {facts{shared: true, lead: Lead{Started: true, Synced: true}, view: present}, Elsewhere},
+		"another's, not known":    {facts{shared: true, lead: Lead{Started: true, Synced: true}}, Unknown},
 		"a record, no anchor":     {facts{lead: leading, record: &entity.Record{}}, Unknown},
 	} {
 		if got, _ := c.facts.stateOf("s"); got != c.want {
@@ -108,5 +110,34 @@ func TestWhoMayAskAboutOneNamespaceIsNotToldOfOthers(t *testing.T) {
 	}
 	if e.Missing[0].Why == "" || !strings.Contains(e.Says, "bank/secret") {
 		t.Errorf("the explanation itself was changed: %+v", e)
+	}
+}
+
+// TestAKeyOfAnotherMember: it is told who works at it, also if that goes to another, or if no member does.
+func TestAKeyOfAnotherMember(t *testing.T) {
+	for _, c := range []struct {
+		share Share
+		says  string
+		told  string // to who may ask about one namespace
+	}{
+		{Share{Slot: 7, Member: "a"}, "Member a works at it, which has its slot (7). Ask that one.",
+			"Another replica works at it."},
+		{Share{Slot: 7, Member: "a", Next: "b"}, "Member a works at it, and member b is about to: its slot (7) is handed over.",
+			"Another replica works at it."},
+		{Share{Slot: 7, Next: "b"}, "No replica works at it now: none has its slot (7) whose lease is there. Member b is to " +
+			"take it.", "No replica works at it now: none has its slot (7) whose lease is there."},
+	} {
+		e := Explanation{Key: "shop/home", State: Elsewhere, Member: c.share.Member, share: c.share}
+		if e.Says = e.sentence(); e.Says != c.says {
+			t.Errorf("%+v: it says %q", c.share, e.Says)
+		}
+		if told := e.ToNamespace(); told.Says != c.told || told.Member != "" {
+			t.Errorf("%+v: who may ask about one namespace is told %+v", c.share, told)
+		}
+	}
+	for recorded, want := range map[string]bool{"": false, entity.ReasonSynced: false, entity.ReasonTerminal: true} {
+		if e := (Explanation{State: Elsewhere, Recorded: recorded}); e.NotOK() != want {
+			t.Errorf("with %q in its record: not well: %v", recorded, e.NotOK())
+		}
 	}
 }

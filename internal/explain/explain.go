@@ -35,6 +35,9 @@ func (x *Explainer) explain(key string) Explanation {
 	e := Explanation{Key: key, Revision: f.view.Revision, Leading: f.lead.Leads, Leader: printable.Text(f.lead.Holder)}
 	e.State, e.Since = f.stateOf(stream)
 	e.leaseless = f.lead.Beside
+	if f.shared {
+		e.Member, e.share = printable.Text(f.share.Member), f.share
+	}
 	f.addDue(&e)
 	if e.State == Ready {
 		e.turn = x.Queue.TurnOf(key)
@@ -147,10 +150,7 @@ func (f *facts) addRecord(e *Explanation, stream string) {
 	if f.record.Stream == stream {
 		e.ReconciledRevision = f.record.ObservedRevision
 	}
-	c := f.reconciledCondition()
-	if deleting := f.deletingCondition(); deleting != nil && f.view.Presence == source.Absent {
-		c = deleting
-	}
+	c := f.recorded()
 	if c == nil {
 		return
 	}

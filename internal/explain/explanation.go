@@ -24,6 +24,7 @@ const (
 	Stopped      State = "stopped"
 	Starting     State = "starting"
 	Standby      State = "standby"
+	Elsewhere    State = "elsewhere"
 	Running      State = "running"
 	Handling     State = "handling"
 	Invalid      State = "invalid"
@@ -49,9 +50,9 @@ const (
 
 // States are all that there are.
 var States = []State{
-	Malformed, Unknown, Stopped, Starting, Standby, Running, Handling, Invalid, Unreadable, Suspended, Held, Parked,
-	Ready, API, Turn, OwnWrites, Name, Looping, Retry, Requeue, Debounced, Deleting, Delayed, Arriving, Unreconciled,
-	Calm,
+	Malformed, Unknown, Stopped, Starting, Standby, Elsewhere, Running, Handling, Invalid, Unreadable, Suspended, Held,
+	Parked, Ready, API, Turn, OwnWrites, Name, Looping, Retry, Requeue, Debounced, Deleting, Delayed, Arriving,
+	Unreconciled, Calm,
 }
 
 // Explanation says why a key is where it is. Fields that say nothing are zero; several may be set at once. Texts are
@@ -105,6 +106,8 @@ type Explanation struct {
 	Leading bool   `json:"leading"`          // this replica works
 	Leader  string `json:"leader,omitempty"` // who held the lease when it was read last: host, process, a random part
 
+	Member string `json:"member,omitempty"` // of the replicas that share the keys, the one that works at this one
+
 	Recorded           string        `json:"recorded,omitempty"`           // the reason in the record's condition
 	RecordedMessage    string        `json:"recordedMessage,omitempty"`    // if it says what the key waits for
 	ReconciledRevision uint64        `json:"reconciledRevision,omitempty"` // the last one
@@ -115,6 +118,8 @@ type Explanation struct {
 	meant       string     // of a key that the bucket cannot have: the one that it can have
 	recordAlone bool       // there is a record, and neither a document nor a teardown that is owed
 	leaseless   bool       // the replica works without the lease
+	share       Share      // where replicas share the keys
+	confined    bool       // see ToNamespace
 }
 
 // OutsideOwned says what a key owns behind one API. See package controller.
@@ -135,5 +140,8 @@ var notWell = []State{
 // NotOK reports whether something is not as it should be: the key stands still until something is mended or decided,
 // its attempts fail, or its document is gone and its teardown is not over.
 func (e *Explanation) NotOK() bool {
+	if e.State == Elsewhere {
+		return e.Deleting || e.Invalid != nil || e.Suspended || e.Recorded != "" && e.Recorded != entity.ReasonSynced
+	}
 	return slices.Contains(notWell, e.State) || e.Failures > 0 || e.Parked || e.Held || e.HoldsPrune || e.Deleting
 }

@@ -26,7 +26,8 @@ type Explainer struct {
 	Problems   func() map[string]error // what does not work, by name, such as that of a source
 	Mappings   *source.Mappings
 	Lead       func() Lead
-	Index      *Index // for listings; nil makes one for each
+	Share      func(key string) Share // nil unless replicas share the keys
+	Index      *Index                 // for listings; nil makes one for each
 
 	Records  Records // nil without teardown, as are the next
 	Brake    *brake.Brake
@@ -56,9 +57,19 @@ type Lead struct {
 	Holder                          string
 }
 
+// Share is which of the replicas that share the keys works at one.
+type Share struct {
+	Slot   int    // that the key is in
+	Here   bool   // this replica works at it
+	Member string // who does; "" if none is known
+	Next   string // who is to, where that is another one
+}
+
 // facts is what is known of a key at one moment.
 type facts struct {
 	lead   Lead
+	share  Share
+	shared bool // share counts
 	queue  queue.Known
 	run    running.Run
 	view   source.View
@@ -89,6 +100,10 @@ func (x *Explainer) look(key string) facts {
 
 func (x *Explainer) lookOnce(key string) facts {
 	f := facts{lead: x.Lead(), queue: x.Queue.Look(key)}
+	if x.Share != nil {
+		f.share, f.shared = x.Share(key), true
+		f.lead.Leads = f.share.Here
+	}
 	if f.queue.Running || f.queue.Held {
 		f.run = x.Running.Of(key)
 	}
@@ -120,8 +135,8 @@ func (x *Explainer) lookOnce(key string) facts {
 func (f *facts) agree(before *facts) bool {
 	return f.queue == before.queue && f.run == before.run && f.keys == before.keys && f.record == before.record &&
 		f.view.Presence == before.view.Presence && f.view.Revision == before.view.Revision &&
-		f.view.Refused == before.view.Refused && f.lead == before.lead && f.held == before.held &&
-		f.holdsPrune == before.holdsPrune
+		f.view.Refused == before.view.Refused && f.lead == before.lead && f.share == before.share &&
+		f.held == before.held && f.holdsPrune == before.holdsPrune
 }
 
 // known reports whether anything at all is known of the key.

@@ -348,7 +348,7 @@ func TestWhatIsNotWellIsTold(t *testing.T) {
 	for _, state := range States {
 		e := Explanation{State: state}
 		if well := strings.Contains("unknown stopped starting standby running handling ready turn ownwrites requeue debounced "+
-			"delayed arriving unreconciled calm", string(state)); e.NotOK() == well {
+			"delayed arriving unreconciled calm elsewhere", string(state)); e.NotOK() == well {
 			t.Errorf("%s: %v", state, errors.New("want the other"))
 		}
 	}

@@ -62,7 +62,7 @@ func (p *listing) lists(complete bool) (runs []run) {
 		l := p.index.list(p.x, c, complete)
 		p.listed = append(p.listed, l)
 		if runs = append(runs, l.run()); !l.complete || c == (choice{}) && !complete {
-			runs = append(runs, p.index.sets(c)...)
+			runs = append(runs, p.index.sets(p.x, c)...)
 		}
 	}
 	return runs

@@ -62,6 +62,7 @@ func (e *Explanation) missingNews() string {
 // without why news is missing, which may name objects of others.
 func (e Explanation) ToNamespace() Explanation {
 	e.Leader, e.Missing = "", slices.Clone(e.Missing)
+	e.Member, e.confined = "", true
 	for i := range e.Missing {
 		e.Missing[i].Why = ""
 	}

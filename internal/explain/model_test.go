@@ -276,6 +276,9 @@ func TestPagesAndTheFirstInAnOrderAreThoseOfAllKeys(t *testing.T) {
 					w.moveSome()
 					synctest.Wait()
 					w.lead.Leads = round%16 != 15
+					if w.x.Share = nil; round%16 == 13 {
+						w.x.Share = func(key string) Share { return Share{Here: key[len(key)-1]%2 == 0, Member: "a"} }
+					}
 					all := w.explained()
 					for _, e := range all {
 						seen[e.State] = true

@@ -55,6 +55,9 @@ var troubled = []origin{
 	failing, parked, awaiting, looping, deleting, lost, held, pruning, invalid, refused, unreadable, asleep,
 }
 
+// troubledShared is the same where replicas share the keys: of one of another member the record tells.
+var troubledShared = append(slices.Clone(troubled), behind)
+
 // index is that of the controller, or one for now.
 func (x *Explainer) index() *Index {
 	index := x.Index

@@ -68,6 +68,8 @@ func (e *Explanation) first() string {
 				"ask that one."
 		}
 		return "This replica waits for the lease, which " + e.Leader + " holds. Ask the replica that leads."
+	case Elsewhere:
+		return e.elsewhere()
 	case Running:
 		if e.Attempt == 0 {
 			return fmt.Sprintf("A plan of it is made since %s (Controller.Plan, nagi plan). It is reconciled after "+
@@ -196,13 +198,33 @@ func (e *Explanation) turns() (says string) {
 	return says
 }
 
+// elsewhere is for a key at which another one works of the replicas that share the keys.
+func (e *Explanation) elsewhere() string {
+	says := fmt.Sprintf("No replica works at it now: none has its slot (%d) whose lease is there.", e.share.Slot)
+	next := printable.Text(e.share.Next)
+	switch {
+	case e.confined && e.share.Member != "":
+		return "Another replica works at it."
+	case e.confined:
+		return says
+	case e.Member != "" && next != "":
+		return fmt.Sprintf("Member %s works at it, and member %s is about to: its slot (%d) is handed over.",
+			e.Member, next, e.share.Slot)
+	case e.Member != "":
+		return fmt.Sprintf("Member %s works at it, which has its slot (%d). Ask that one.", e.Member, e.share.Slot)
+	case next != "":
+		return says + fmt.Sprintf(" Member %s is to take it.", next)
+	}
+	return says
+}
+
 func (e *Explanation) deleting() string {
 	says := e.gone() + ", and its teardown goes on"
 	switch {
 	case e.State == Deleting && e.DueAt.IsZero():
 		says = e.gone() + ", and its teardown is owed: its event is on the way, or nobody was seen to delete it and " +
 			"the brake decides"
-	case e.State == Held || e.State == Parked || e.State == Standby:
+	case e.State == Held || e.State == Parked || e.State == Standby || e.State == Elsewhere:
 		says = e.gone() + ", and its teardown is owed"
 	}
 	if e.StillThereAll == 0 {

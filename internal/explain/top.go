@@ -108,7 +108,7 @@ func (x *Explainer) first(n int, c choice) []string {
 	return index.rankings.of(c).get(func() (*ranking, int) {
 		l, looked := index.unordered(x, c)
 		r := &ranking{failed: c.failed}
-		for key := range merged(append(index.sets(c), l.run())) {
+		for key := range merged(append(index.sets(x, c), l.run())) {
 			looked++
 			if g, is := look(index.meant(key, l)); is {
 				r.keys = append(r.keys, g)

@@ -107,6 +107,10 @@ const (
 	// the key's own doing, so the request alone does not end a loop.
 	ByHandler Operations = 1 << 30
 
+	// Anywhere marks, beside ByHand, what was asked for by hand of one replica: where replicas share the keys, the one
+	// that works at the key is to be told.
+	Anywhere Operations = 1 << 29
+
 	public Operations = 1<<len(table) - 1
 
 	// Owed is the reason of a delete that is owed, and Swept that of an owner without a record: it runs although

@@ -18,6 +18,7 @@ func (s *Shards) move(l *life) {
 	takes := s.view.unseen(l.id, s.Duration) // by owner that is not there
 	var gains []func()
 	var loads []int
+	var rest error
 	for slot, winner := range s.winners {
 		if winner == l.id && !l.loaded.Has(slot) {
 			loads = append(loads, slot)
@@ -34,8 +35,12 @@ func (s *Shards) move(l *life) {
 		case l.ctx.Err() != nil:
 		case is.owner == l.id: // H4
 			gains = append(gains, s.gain(l, slot, is.revision))
+		case winner != l.id || !l.loaded.Has(slot) || s.view.live(is.owner, s.Duration): // T1
 		case time.Now().Before(s.restsTo): // T4
-		case winner == l.id && l.loaded.Has(slot) && !s.view.live(is.owner, s.Duration): // T1
+			rest = fmt.Errorf("slots are not taken before %s: what told of their owners has vanished, with its stream "+
+				"or by hand, and one of these may work on that has not noticed",
+				s.restsTo.UTC().Format("2006-01-02T15:04:05.000Z"))
+		default:
 			takes[is.owner] = append(takes[is.owner], slot)
 		}
 	}
@@ -50,6 +55,7 @@ func (s *Shards) move(l *life) {
 	says, news := s.view.says(l.id), !s.view.heard
 	s.view.heard = true
 	s.mu.Unlock()
+	s.ReportRest(l.ctx, rest)
 	if news {
 		s.Host.Heard(says)
 	}

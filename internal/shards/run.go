@@ -44,6 +44,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	stop := context.AfterFunc(ctx, stopped)
 	if s.Host.Join(joining); stop() {
 		s.work(ctx, l, grace)
+		s.ReportRest(over, nil)
 	}
 	l.cancel(ErrLeft)
 	<-renewing

@@ -43,8 +43,8 @@ type Config struct {
 	Store         Store
 	Host          Host
 	// Report is told why the lease cannot be written, ReportMoves why slots cannot be taken or handed over, and both
-	// nil when they can.
-	Report, ReportMoves func(ctx context.Context, err error)
+	// nil when they can. ReportRest is told why none is taken though nobody may have it (T4).
+	Report, ReportMoves, ReportRest func(ctx context.Context, err error)
 }
 
 // The causes with which contexts of work end.
@@ -81,6 +81,9 @@ func New(c Config) *Shards {
 	}
 	if c.ReportMoves == nil {
 		c.ReportMoves = ignore
+	}
+	if c.ReportRest == nil {
+		c.ReportRest = ignore
 	}
 	return &Shards{
 		Config: c, changed: make(chan struct{}, 1), view: newView(c.Slots),
@@ -246,21 +249,6 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// Held is how many slots the member has, and how many of them it hands over.
-func (s *Shards) Held() (held, draining int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life == nil {
-		return 0, 0
-	}
-	for _, h := range s.life.slots {
-		if h.draining {
-			draining++
-		}
-	}
-	return len(s.life.slots), draining
 }
 
 // String names the member.

@@ -79,6 +79,7 @@ func (r *row) printMore(s *out.Streams) {
 		return
 	}
 	whyField(s, "leader", cmp.Or(printable.Text(r.About.Leader), "itself"))
+	r.printMembers(s)
 	if l := r.Stats.LongestRunning; l != nil {
 		whyField(s, "longest", fmt.Sprintf("%s runs, attempt %d%s", printable.Text(l.Key), l.Attempt,
 			forSince(l.Since)))
@@ -94,6 +95,39 @@ func (r *row) printMore(s *out.Streams) {
 	}
 	if b := r.Stats.Brake; b != nil && b.Engaged {
 		whyField(s, "brake", printable.Message(b.Reason)+"; nagi brake "+printable.Typed(r.Kind, "KIND")+" says more")
+	}
+}
+
+// printMembers prints how replicas share the keys, a line for each.
+func (r *row) printMembers(s *out.Streams) {
+	sh := r.Stats.Shards
+	if sh == nil {
+		return
+	}
+	calm := fmt.Sprintf("%d slots, shared by %d members", sh.Slots, len(sh.Members))
+	if sh.Moving > 0 {
+		calm += s.Paint(out.Warn, fmt.Sprintf(", %d move", sh.Moving))
+	}
+	if sh.Unowned > 0 {
+		calm += s.Paint(out.Bad, fmt.Sprintf(", %d are nobody's", sh.Unowned))
+	}
+	whyField(s, "shards", calm)
+	for _, m := range sh.Members {
+		says := fmt.Sprintf("%d slots, runs %d/%d, %d ready, %d delayed",
+			m.Slots, m.Running, m.Workers, m.Ready, m.Delayed)
+		for _, bad := range []struct {
+			n    int
+			what string
+			tone out.Tone
+		}{{m.Failing, "failing", out.Bad}, {m.Parked, "parked", out.Bad}, {m.Looping, "looping", out.Warn}} {
+			if bad.n > 0 {
+				says += ", " + s.Paint(bad.tone, fmt.Sprintf("%d %s", bad.n, bad.what))
+			}
+		}
+		if m.Leaving {
+			says += s.Paint(out.Warn, ", leaves")
+		}
+		whyField(s, "member", printable.Text(m.Name)+": "+says)
 	}
 }
 

@@ -74,6 +74,7 @@ var helpful = map[controller.KeyState][]string{
 	controller.StateStopped:      {"top", "doctor"},
 	controller.StateStarting:     {"top", "doctor"},
 	controller.StateStandby:      {"top", "doctor"},
+	controller.StateElsewhere:    {"top"},
 	controller.StateRunning:      {"top"},
 	controller.StateInvalid:      {"describe", "edit"},
 	controller.StateUnreadable:   {"describe", "doctor"},

@@ -85,8 +85,8 @@ func stateTone(state controller.KeyState) out.Tone {
 		controller.StateMalformed:
 		return out.Bad
 	case controller.StateHeld, controller.StateSuspended, controller.StateAPI, controller.StateName,
-		controller.StateLooping, controller.StateDeleting, controller.StateStandby, controller.StateStarting,
-		controller.StateStopped:
+		controller.StateLooping, controller.StateDeleting, controller.StateStandby, controller.StateElsewhere,
+		controller.StateStarting, controller.StateStopped:
 		return out.Warn
 	}
 	return out.Plain
@@ -96,7 +96,7 @@ func (e *controllerIs) print(s *out.Streams) {
 	state := s.Paint(stateTone(e.State), printable.Text(string(e.State)))
 	s.Printf("\n  %s: %s%s\n", printable.Text(e.Controller), state, forSince(e.Since))
 	s.Printf("    %s\n", printable.Message(e.Says))
-	if !e.Leading {
+	if !e.Leading && e.State != controller.StateElsewhere { // whose words say who knows more
 		leader := ""
 		if e.Leader != "" {
 			leader = ", the leader is " + printable.Text(e.Leader)
