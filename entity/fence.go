@@ -12,7 +12,7 @@ import (
 // it is at a revision before that of the fence, written by whoever had the key then: one of those who is late is
 // refused. Later revisions are those of this writer, and it states them, as ever, so what another wrote to the record
 // by hand is a conflict. What somebody wrote by hand before the first write with the fence is one if the cache shows
-// it, and else is written over.
+// it, for then the write states the revision, too; and else is written over.
 func (r *Records) FenceBy(of fence.Of) {
 	if of == nil {
 		r.fence.Store(nil)
@@ -44,9 +44,8 @@ func (r *Records) fenceOfRecord(key, natsKey string, revision uint64) (fence.Fen
 	if err != nil || f.Key == "" || revision > f.Revision {
 		return fence.Fence{}, err
 	}
-	if shown := r.shownRevision(key, natsKey); shown > revision {
-		return f, newConflict("record of "+r.cfg.Kind, r.bucket.name, key,
-			fmt.Sprintf("it is at revision %d, not %d", shown, revision))
+	if r.shownRevision(key, natsKey) > revision {
+		return fence.Fence{}, nil // the server says whether it is: the cache may show a stream that has gone back
 	}
 	return f, nil
 }

@@ -221,3 +221,30 @@ func TestAFencedWriteIsAConflictWhereTheCacheShowsMore(t *testing.T) {
 		})
 	}
 }
+
+// TestAFencedWriteIsNoConflictWhereTheStreamWentBack and the cache does not know that yet: whoever has read the record
+// from the leader would read and write it again and again.
+func TestAFencedWriteIsNoConflictWhereTheStreamWentBack(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		client := newClient[*Website](t, js, websites)
+		start(t, client)
+		records := client.Records()
+		for range 5 {
+			_, err := keyValue(t, js, "websites-status").Put(t.Context(), "other", []byte(`{}`))
+			must(t, err)
+		}
+		epoch, err := records.PutReserved(t.Context(), slotKey, []byte("1"), 0)
+		must(t, err)
+		records.FenceBy(byRevision(epoch))
+		must(t, records.Put(t.Context(), "a", &entity.Record{Controller: "c"}))
+		stream, err := js.Stream(t.Context(), "KV_websites-status")
+		must(t, err)
+		must(t, js.DeleteStream(t.Context(), "KV_websites-status"))
+		_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
+		must(t, err)
+		revision, err := keyValue(t, js, "websites-status").Put(t.Context(), "a", []byte(`{"controller":"c"}`))
+		must(t, err)
+		must(t, records.Put(t.Context(), "a", &entity.Record{Controller: "c", Revision: revision}))
+	})
+}

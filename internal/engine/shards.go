@@ -247,8 +247,8 @@ func (s *sharing) forgetWork(of func(key string) bool) {
 	for _, key := range s.keys.KeysWhere(func(*keytable.State) bool { return true }) {
 		switch {
 		case !of(key) || s.queue.Running(key):
-		case s.isGone(key):
-			s.keys.Forget(key)
+		case s.isGone(key), s.primary.Exists(key) && record.IsAnchor(s.anchors.Cached(key)):
+			s.keys.Forget(key) // nothing is to be done of which the caches do not tell
 		default:
 			s.keys.ForgetWork(key)
 		}

@@ -54,8 +54,12 @@ func (s *Shards) move(l *life) {
 	}
 	says, news := s.view.says(l.id), !s.view.heard
 	s.view.heard = true
+	still := !l.taking && !l.handing()
 	s.mu.Unlock()
 	s.ReportRest(l.ctx, rest)
+	if still {
+		s.ReportMoves(l.ctx, nil) // whatever could not be done there is nothing to do now
+	}
 	if news {
 		s.Host.Heard(says)
 	}

@@ -127,10 +127,11 @@ func (s *Shards) finish(l *life, patience <-chan struct{}) {
 func (s *Shards) hasLeft(l *life) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return l.leaving && (len(l.slots) == 0 || len(s.view.candidatesBut(l.id)) == 0 && !l.isHanding())
+	return l.leaving && (len(l.slots) == 0 || len(s.view.candidatesBut(l.id)) == 0 && !l.handing())
 }
 
-func (l *life) isHanding() bool {
+// handing reports whether a slot is just being given to another member.
+func (l *life) handing() bool {
 	for _, h := range l.slots {
 		if h.handing {
 			return true

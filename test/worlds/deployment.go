@@ -65,6 +65,9 @@ func (p *Process) Options() []controller.Option {
 		controller.WithStuckAfter(15 * time.Second),
 		controller.WithGracePeriod(5 * time.Second), controller.WithBackoff(5*time.Millisecond, 30*time.Second),
 	}
+	if p.Plan.Shards > 0 {
+		options = append(options, controller.WithShards(p.Plan.Shards), controller.WithMember(p.Name, 1))
+	}
 	if s.given {
 		options = append(options, controller.WithInstance(instance))
 	}

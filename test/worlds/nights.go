@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// Seeds are N seeds in a row.
+// Seeds are N seeds in a row. With Shards the replicas share the keys, divided into so many slots.
 type Seeds struct {
-	From uint64
-	N    int
+	From   uint64
+	N      int
+	Shards int
 }
 
 // Nights plays a night for each seed, as many at a time as -parallel says. A night that breaks a rule fails the test, with the shortest plan that was found to
@@ -25,7 +26,9 @@ func Nights(t *testing.T, s Maker, seeds Seeds) {
 		seed := seeds.From + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			Play(t, s, PlanOf(seed))
+			p := PlanOf(seed)
+			p.Shards = seeds.Shards
+			Play(t, s, p)
 		})
 	}
 }

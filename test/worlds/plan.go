@@ -19,6 +19,7 @@ type Plan struct {
 	Resync   time.Duration
 	Compare  time.Duration // of the clients: a subject reads it
 	Length   time.Duration // of the time with faults
+	Shards   int           // into how many slots the keys are divided that all replicas share; 0: one works
 	Events   []Event       // in the order of their times
 }
 
@@ -74,8 +75,8 @@ func (e Event) String() string {
 // String is what a night has, and its events, a line each.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d replicas, %d workers, %d keys, file storage %v, resync %v, compare %v, faults for %v\n",
-		p.Seed, p.Replicas, p.Workers, p.Keys, p.File, p.Resync, p.Compare, p.Length)
+	fmt.Fprintf(&b, "seed %d: %d replicas, %d workers, %d keys, %d shards, file storage %v, resync %v, compare %v, "+
+		"faults for %v\n", p.Seed, p.Replicas, p.Workers, p.Keys, p.Shards, p.File, p.Resync, p.Compare, p.Length)
 	for _, e := range p.Events {
 		fmt.Fprintln(&b, e)
 	}

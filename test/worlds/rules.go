@@ -18,7 +18,8 @@ const (
 	// docs/production.md says, while another one leads until it has noticed. So does one that finds its own name in a
 	// lease that was put back, as docs/restoring.md says.
 	OneAttempt Rule = "one attempt"
-	// InTerm: no replica writes to a bucket while the lease names another.
+	// InTerm: no replica writes to a bucket while the lease names another. Where all share the keys the rule is that of
+	// each key, OneAttempt.
 	InTerm Rule = "in term"
 	// KeepsOwned: nothing is deleted that has an owner.
 	KeepsOwned Rule = "keeps owned"
@@ -157,6 +158,9 @@ func ownerOf(value []byte) string {
 
 // holdTerms holds what replicas wrote against who held the lease.
 func (w *world) holdTerms() {
+	if w.plan.Shards > 0 {
+		return
+	}
 	w.mu.Lock()
 	tenures, writes := w.holder, w.writes
 	w.mu.Unlock()

@@ -136,7 +136,7 @@ func (w *world) watchKeys(ctx context.Context) {
 				still[key] = &standstill{document: doc.Revision, record: rec.Revision}
 				continue
 			}
-			says, why := w.explains(leader, key)
+			says, why := w.explains(w.worksAt(key, leader), key)
 			if len(degraded) > 0 || why || isFailing(r) {
 				st.silent = 0
 				continue
@@ -187,7 +187,20 @@ func isFailing(r entity.Record) bool {
 	return false
 }
 
-// explains is what the leader says of a key, and whether that is a reason for a standstill.
+// worksAt is the replica that works at a key, where all share the keys: else the one that leads, which may be nil.
+func (w *world) worksAt(key string, leader *Process) *Process {
+	if w.plan.Shards == 0 {
+		return leader
+	}
+	for _, p := range w.living() {
+		if p.c.Explain(key).Leading {
+			return p
+		}
+	}
+	return leader
+}
+
+// explains is what the replica says of a key that works at it, and whether that is a reason for a standstill.
 func (w *world) explains(leader *Process, key string) (says string, why bool) {
 	if leader == nil {
 		says = "no replica leads"
@@ -224,10 +237,11 @@ func (w *world) holdSettled(when string) {
 	leader := w.leader()
 	for key, doc := range s.Primaries {
 		r := recordOf(s.Records[key])
-		says, why := w.explains(leader, key)
+		worker := w.worksAt(key, leader)
+		says, why := w.explains(worker, key)
 		if r.ObservedRevision != doc.Revision {
 			w.breaks(Settled, "%s: %s at %d is observed at %d: %s", when, key, doc.Revision, r.ObservedRevision, says)
-		} else if why || leader != nil && len(leader.c.Explain(key).Missing) > 0 {
+		} else if why || worker != nil && len(worker.c.Explain(key).Missing) > 0 {
 			w.breaks(Well, "%s: %s is reconciled, and Explain says: %s", when, key, says)
 		}
 	}
@@ -278,6 +292,11 @@ func (w *world) holdGone() {
 	if leader != nil {
 		w.holdForgotten(leader)
 	}
+	for _, p := range w.living() {
+		if w.plan.Shards > 0 && p != leader {
+			w.holdForgotten(p)
+		}
+	}
 	for key, rec := range s.Records {
 		if _, there := s.Primaries[key]; !there && !strings.HasPrefix(key, "_nagi") {
 			says, _ := w.explains(leader, key)
@@ -297,7 +316,8 @@ func (w *world) holdForgotten(leader *Process) {
 	}
 	what := ""
 	for e := range leader.c.Keys() {
-		if e.State != controller.StateCalm || e.NotOK() || e.AwaitsWrites || e.Looping { // a calm key may have failed before
+		rests := e.State == controller.StateCalm || e.State == controller.StateElsewhere && e.DueAt.IsZero()
+		if !rests || e.NotOK() || e.AwaitsWrites || e.Looping { // a calm key may have failed before
 			all, _ := json.Marshal(e)
 			what += fmt.Sprintf("; %s", all)
 		}

@@ -23,6 +23,7 @@ import (
 var (
 	from  = flag.Uint64("from", 1, "the first seed")
 	seeds = flag.Int("seeds", 2, "how many seeds")
+	slots = flag.Int("shards", 0, "into how many slots the keys are divided that all replicas share; 0: one works")
 )
 
 func TestMain(m *testing.M) {
@@ -179,5 +180,5 @@ func agreeSites(s Snapshot) (says, left []string) {
 // TestSoakWorlds plays sites with pages, with disks and with ConfigMaps in turn.
 func TestSoakWorlds(t *testing.T) {
 	subjects := []Maker{sites, disks, settings}
-	Nights(t, func(t *testing.T, p Plan) Subject { return subjects[p.Seed%3](t, p) }, Seeds{*from, *seeds})
+	Nights(t, func(t *testing.T, p Plan) Subject { return subjects[p.Seed%3](t, p) }, Seeds{*from, *seeds, *slots})
 }
