@@ -151,6 +151,14 @@ func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
 			s.Shards.Listed()
 		}
 		streams = informer.Status().StreamsShown
+		// The event may be of the stream before, and its revision beyond what this one has: the cache says what is there.
+		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+			if held, exists, err := informer.GetStore().GetByKey(key); err == nil && exists {
+				obj, deleted = held, false
+			} else if !deleted {
+				return // the event that it went follows
+			}
+		}
 		s.applyEntry(obj, deleted)
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -392,6 +392,24 @@ func TestAnotherStoreIsJoinedAnew(t *testing.T) {
 	})
 }
 
+// TestADeleteHidesNothingThatIsWrittenAfterIt, whatever their revisions are: it may be of the store before.
+func TestADeleteHidesNothingThatIsWrittenAfterIt(t *testing.T) {
+	v := newView(few)
+	v.apply(Entry{slotKey(1), 7, encode(owned{"a"})})
+	v.apply(Entry{slotKey(1), 5, nil})
+	if v.slots[1].owner != "a" {
+		t.Errorf("a late delete was taken: %+v", v.slots[1])
+	}
+	v.apply(Entry{slotKey(1), 9, nil})
+	if v.slots[1].owner != "" {
+		t.Errorf("a delete was not taken: %+v", v.slots[1])
+	}
+	v.apply(Entry{slotKey(1), 3, encode(owned{"b"})})
+	if v.slots[1].owner != "b" {
+		t.Errorf("what is there is hidden: %+v", v.slots[1])
+	}
+}
+
 // TestCalmMembersWriteTheirLeasesAlone.
 func TestCalmMembersWriteTheirLeasesAlone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {

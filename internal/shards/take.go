@@ -99,7 +99,9 @@ func (s *Shards) takeOne(l *life, from string, slot int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if vanished {
-		s.vanished(slot, is.revision)
+		if is.revision != 0 {
+			s.vanished(slot, is.revision)
+		}
 		return false
 	}
 	s.leaderSays(slot, is.revision, revision, owner)

@@ -43,8 +43,12 @@ func (v *view) apply(e Entry) {
 	if !ok || e.Revision <= v.slots[slot].revision {
 		return
 	}
+	if e.Value == nil {
+		v.slots[slot] = seenSlot{} // its revision may be of a stream before
+		return
+	}
 	var o owned
-	if e.Value != nil && json.Unmarshal(e.Value, &o) != nil {
+	if json.Unmarshal(e.Value, &o) != nil {
 		o.Owner = ""
 	}
 	v.slots[slot] = seenSlot{o.Owner, e.Revision}
