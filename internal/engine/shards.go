@@ -140,9 +140,10 @@ func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
 	if err != nil {
 		return fmt.Errorf("controller %q: watch members and slots: %w", s.name, err)
 	}
-	streams := uint64(0)
+	streams, began := uint64(0), false
 	apply := func(obj any, deleted bool) {
-		if now := informer.Status().StreamsShown; now != streams && streams != 0 {
+		now := informer.Status().StreamsShown
+		if now != streams && began {
 			s.Shards.Reset()
 			s.brake.Forgets()
 			for _, held := range informer.GetStore().List() {
@@ -150,7 +151,7 @@ func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
 			}
 			s.Shards.Listed()
 		}
-		streams = informer.Status().StreamsShown
+		streams, began = now, true
 		// The event may be of the stream before, and its revision beyond what this one has: the cache says what is there.
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			if held, exists, err := informer.GetStore().GetByKey(key); err == nil && exists {
@@ -205,7 +206,7 @@ func (s *sharing) openAll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tidy.C:
-			s.forgetWork(func(key string) bool { return !s.isOpen(key) })
+			s.tidyUp(ctx)
 			continue
 		case <-s.opens:
 		}
@@ -220,6 +221,14 @@ func (s *sharing) openAll(ctx context.Context) {
 			notifyOf(s.opens) // what was gained in a stream that has gone back is lost meanwhile
 		}
 		cancel()
+	}
+}
+
+// tidyUp forgets what this member remembers of the keys of others, and what it said of their records.
+func (s *sharing) tidyUp(ctx context.Context) {
+	s.forgetWork(func(key string) bool { return !s.isOpen(key) })
+	if len(s.keys.KeysWhere(func(state *keytable.State) bool { return state.RecordFailures > 0 })) == 0 {
+		s.recordsHealth.Leave(ctx) // whose record could not be written is another member's, which says what is the case
 	}
 }
 

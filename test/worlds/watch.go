@@ -239,6 +239,13 @@ func (w *world) holdSettled(when string) {
 		r := recordOf(s.Records[key])
 		worker := w.worksAt(key, leader)
 		says, why := w.explains(worker, key)
+		for range 5 {
+			if !why {
+				break
+			}
+			sleep(context.Background(), time.Second) // the turn of a resync ends
+			says, why = w.explains(worker, key)
+		}
 		if r.ObservedRevision != doc.Revision {
 			w.breaks(Settled, "%s: %s at %d is observed at %d: %s", when, key, doc.Revision, r.ObservedRevision, says)
 		} else if why || worker != nil && len(worker.c.Explain(key).Missing) > 0 {
