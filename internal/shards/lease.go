@@ -24,7 +24,8 @@ func (e *leaseOf) says() Member {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return Member{
-		ID: e.life.id, Name: e.Name, Weight: e.Weight, Leaving: e.life.leaving, Ready: e.life.loaded, Says: says,
+		ID: e.life.id, Name: e.Name, Weight: e.Weight, Leaving: e.life.leaving, Follows: e.life.before,
+		Ready: e.life.loaded, Says: says,
 	}
 }
 

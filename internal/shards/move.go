@@ -91,7 +91,7 @@ func (v *view) candidatesBut(id string) []candidate {
 
 // gain makes a slot the member's. The function that it returns tells the host, without the lock.
 func (s *Shards) gain(l *life, slot int, epoch uint64) func() {
-	h := &held{epoch: epoch}
+	h := &held{epoch: epoch, since: time.Now(), from: s.view.slots[slot].before}
 	l.slots[slot] = h
 	return s.resume(l, slot, h)
 }
@@ -135,6 +135,7 @@ func (s *Shards) keepOrHand(l *life, slot int, h *held, winner string) (tell []f
 	}
 	switch {
 	case h.handing:
+	case to != "" && to == h.from && !h.draining && !l.leaving && time.Since(h.since) < holdsLeast: // the next look
 	case to == "" && h.draining: // H5
 		return []func(){s.resume(l, slot, h)}
 	case to != "" && !h.draining:

@@ -24,7 +24,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 		return nil
 	}
 	id := s.Name + "-" + nuid.Next()
-	l := &life{id: id, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
+	l := &life{id: id, before: s.before, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(over)
 	defer l.cancel(ErrLeft)
 	lease := &leaseOf{Shards: s, life: l}
@@ -51,7 +51,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	l.moving.Wait()
 	<-s.Host.Idle()
 	s.mu.Lock()
-	s.life, s.view.ended = nil, l.id
+	s.life, s.before = nil, l.id
 	s.mu.Unlock()
 	s.deadline.Store(nil)
 	lease.leave()

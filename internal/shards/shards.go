@@ -69,6 +69,7 @@ type Shards struct {
 	restsTo time.Time // T4: until then no slot is taken
 	listed  bool
 	life    *life
+	before  string   // the id of the life before
 	winners []string // by slot, of the candidates below
 	among   string
 }
@@ -94,6 +95,7 @@ func New(c Config) *Shards {
 // life is one membership, from joining to the end of its lease.
 type life struct {
 	id     string
+	before string          // the id of the one before
 	ctx    context.Context // of all work
 	cancel context.CancelCauseFunc
 	slots  map[int]*held
@@ -109,6 +111,8 @@ type life struct {
 // held is a slot that the member has.
 type held struct {
 	epoch    uint64
+	since    time.Time
+	from     string          // who had it before
 	ctx      context.Context // of the work in it
 	cancel   context.CancelCauseFunc
 	to       string // to whom it is handed over; "" if it is not
@@ -221,6 +225,9 @@ const (
 	longestRequest = 2 * time.Second
 	// retryPause is the pause before what failed is tried again.
 	retryPause = 250 * time.Millisecond
+	// holdsLeast is how long a member keeps a slot before it gives it back to who gave it: two whose views differ would
+	// hand it to and fro as fast as they can.
+	holdsLeast = time.Second
 	// atOnce is how many slots are taken at a time.
 	atOnce = 32
 )

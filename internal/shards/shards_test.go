@@ -410,6 +410,50 @@ func TestADeleteHidesNothingThatIsWrittenAfterIt(t *testing.T) {
 	}
 }
 
+// TestAllViewsLeaveOutALifeThatAnotherFollows: of two lives of one member the one before may have its lease for a while.
+func TestAllViewsLeaveOutALifeThatAnotherFollows(t *testing.T) {
+	v := newView(few)
+	v.apply(Entry{memberKey("a-1"), 1, encode(Member{ID: "a-1", Name: "a"})})
+	v.apply(Entry{memberKey("a-2"), 2, encode(Member{ID: "a-2", Name: "a"})})
+	if all := v.candidates(); len(all) != 2 {
+		t.Errorf("two members of one name are %+v", all)
+	}
+	v.apply(Entry{memberKey("a-2"), 3, encode(Member{ID: "a-2", Name: "a", Follows: "a-1"})})
+	if all := v.candidates(); len(all) != 1 || all[0].id != "a-2" || all[0].name != "a" {
+		t.Errorf("one member with two lives is %+v", all)
+	}
+}
+
+// TestASlotIsNotHandedToAndFro by two members whose views differ, as fast as they can.
+func TestASlotIsNotHandedToAndFro(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		slow := func(n *node, _ *Config) { n.wire.latency = func() time.Duration { return time.Millisecond } }
+		first := w.join("a", slow)
+		w.held(first) // and so it is ready for all
+		second := w.join("b", slow)
+		w.held(first, second)
+		time.Sleep(renews/10 + 2*time.Second)
+		// Each sees the other with more weight, and so finds it to be the winner of most slots.
+		for _, n := range []*node{first, second} {
+			other := first
+			if n == first {
+				other = second
+			}
+			n.mu.Lock()
+			id := other.life.id
+			n.view.members[id].Weight = 1000
+			n.among = ""
+			n.mu.Unlock()
+			n.look()
+		}
+		sent := first.wire.sent("slot") + second.wire.sent("slot")
+		time.Sleep(renews * 8 / 10) // then both renew, and say what their weights are
+		if n := first.wire.sent("slot") + second.wire.sent("slot") - sent; n > 2*few {
+			t.Errorf("%d slots were handed over", n)
+		}
+	})
+}
+
 // TestCalmMembersWriteTheirLeasesAlone.
 func TestCalmMembersWriteTheirLeasesAlone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {

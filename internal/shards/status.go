@@ -41,7 +41,7 @@ func (s *Shards) Whose(slot int) (w Whose) {
 
 // nameOf is the name of a member whose lease is there.
 func (v *view) nameOf(id string, duration time.Duration) string {
-	if !v.live(id, duration) || id == v.ended {
+	if !v.live(id, duration) || v.past()[id] {
 		return ""
 	}
 	return v.members[id].Name

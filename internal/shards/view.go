@@ -15,7 +15,6 @@ type view struct {
 	slots   []seenSlot
 	gone    map[string]bool // T2: ids whose lease the leader said is gone; none comes back
 	heard   bool            // Host.Heard knows what the members say
-	ended   string          // the id of this member's life before, whose lease may be there for a while
 }
 
 type seen struct {
@@ -27,6 +26,7 @@ type seen struct {
 type seenSlot struct {
 	owner    string // "" if nobody has ever had it, or what is there is no owner
 	revision uint64
+	before   string // the owner before
 }
 
 func newView(slots int) *view {
@@ -51,7 +51,7 @@ func (v *view) apply(e Entry) {
 	if json.Unmarshal(e.Value, &o) != nil {
 		o.Owner = ""
 	}
-	v.slots[slot] = seenSlot{o.Owner, e.Revision}
+	v.slots[slot] = seenSlot{o.Owner, e.Revision, v.slots[slot].owner}
 }
 
 // isEmpty reports whether nothing is known.
@@ -89,19 +89,33 @@ func (v *view) applyMember(id string, e Entry) {
 // says is what the members say, but for one.
 func (v *view) says(but string) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{}
+	past := v.past()
 	for id, m := range v.members {
-		if id != but && id != v.ended && len(m.Says) > 0 {
+		if id != but && !past[id] && len(m.Says) > 0 {
 			all[id] = m.Says
 		}
 	}
 	return all
 }
 
+// past are the lives that others follow. All views know them from the member itself, or one would hand slots to the new
+// life, and another one to the old.
+func (v *view) past() map[string]bool {
+	past := map[string]bool{}
+	for _, m := range v.members {
+		if m.Follows != "" {
+			past[m.Follows] = true
+		}
+	}
+	return past
+}
+
 // candidates are those who may have slots. Of several with one name, as after a restart before the old lease has ended,
 // the older ones keep the name, and so their slots, until they are gone.
 func (v *view) candidates() (all []candidate) {
+	past := v.past()
 	for id, m := range v.members {
-		if !m.Leaving && !v.gone[id] && id != v.ended {
+		if !m.Leaving && !v.gone[id] && !past[id] {
 			all = append(all, candidate{id: id, name: m.Name, weight: m.Weight})
 		}
 	}
