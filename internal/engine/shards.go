@@ -152,7 +152,8 @@ func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
 			s.Shards.Listed()
 		}
 		streams, began = now, true
-		// The event may be of the stream before, and its revision beyond what this one has: the cache says what is there.
+		// The event may be of the stream before, and its revision beyond what this one has: the cache says what is
+		// there.
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			if held, exists, err := informer.GetStore().GetByKey(key); err == nil && exists {
 				obj, deleted = held, false

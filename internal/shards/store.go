@@ -42,7 +42,8 @@ type Member struct {
 	Name    string `json:"name"` // stable over restarts
 	Weight  int    `json:"weight,omitempty"`
 	Leaving bool   `json:"leaving,omitempty"`
-	// Follows is the id of the life before of this member, whose lease may be there for a while: it has no slots any more.
+	// Follows is the id of the life before of this member, whose lease may be there for a while. It has no slots any
+	// more.
 	Follows string `json:"follows,omitempty"`
 	Ready   Set    `json:"ready,omitempty"` // H1: the slots that it has loaded
 	// Says is what its host says to the others.
