@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,3 +79,22 @@ func (e *Engine) barredByMembers(ctx context.Context) (why, err error) {
 	}
 	return why, err
 }
+
+// fixSlots tries until the bucket says how many slots there are, or ctx ends. It fails if it says another number.
+func (s *sharing) fixSlots(ctx context.Context) (made bool, err error) {
+	for {
+		made, err = s.store().FixSlots(ctx, s.many)
+		if err == nil || ctx.Err() != nil || errors.Is(err, record.ErrSlots) {
+			break
+		}
+		s.health.Set(ctx, shardsHealth, err)
+		pause(ctx, aloneLook)
+	}
+	if err != nil && ctx.Err() == nil {
+		return false, fmt.Errorf("controller %q: bucket %s: %w", s.name, s.statusBucket, err)
+	}
+	return made, nil
+}
+
+// shardsHealth is the name on the board of what keeps this replica from being a member.
+const shardsHealth = "shards"

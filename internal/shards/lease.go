@@ -63,23 +63,32 @@ func (e *leaseOf) acknowledged(ctx context.Context, said Member, sent time.Time,
 	e.Report(ctx, nil)
 }
 
-// renew keeps the lease until the life ends, and ends the life with the lease.
-func (e *leaseOf) renew() {
-	next := time.NewTimer(e.Renew)
-	defer next.Stop()
-	for {
+// expire ends the life with the lease: R2. It waits for no request, which may return a while after its context has
+// ended.
+func (e *leaseOf) expire() {
+	for !over(*e.deadline.Load()) {
 		end := time.NewTimer(time.Until(*e.deadline.Load()))
 		select {
 		case <-e.life.ctx.Done():
 			end.Stop()
 			return
 		case <-end.C:
-			e.dies() // R2
+		}
+	}
+	e.dies()
+}
+
+// renew keeps the lease until the life ends.
+func (e *leaseOf) renew() {
+	next := time.NewTimer(e.Renew)
+	defer next.Stop()
+	for {
+		select {
+		case <-e.life.ctx.Done():
 			return
 		case <-next.C:
 		case <-e.life.urgent:
 		}
-		end.Stop()
 		if over(*e.deadline.Load()) { // the clock of the wall says so: L4
 			e.dies()
 			return

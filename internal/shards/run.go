@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -34,11 +35,9 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	s.mu.Lock()
 	s.life, s.view.heard = l, false
 	s.mu.Unlock()
-	renewing := make(chan struct{})
-	go func() {
-		defer close(renewing)
-		lease.renew()
-	}()
+	var renewing sync.WaitGroup
+	renewing.Go(lease.renew)
+	renewing.Go(lease.expire)
 	joining, stopped := context.WithCancel(l.ctx)
 	defer stopped()
 	stop := context.AfterFunc(ctx, stopped)
@@ -47,7 +46,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 		s.ReportRest(over, nil)
 	}
 	l.cancel(ErrLeft)
-	<-renewing
+	renewing.Wait()
 	l.moving.Wait()
 	<-s.Host.Idle()
 	s.mu.Lock()

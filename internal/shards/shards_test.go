@@ -91,7 +91,7 @@ func TestAMemberThatIsCutOffStopsBeforeAnotherTakesItsSlots(t *testing.T) {
 		w.held(first, second)
 		time.Sleep(1500 * time.Millisecond)
 		began := time.Now()
-		first.wire.set(func(s *wire) { s.away = true })
+		first.wire.set(func(s *wire) { s.away, s.lingers = true, 2800*time.Millisecond })
 		time.Sleep(lasts + 2*time.Second)
 		for slot := range few {
 			runs := w.runsIn(slot)

@@ -240,6 +240,7 @@ type wire struct {
 
 	faultsMu sync.Mutex
 	away     bool                  // nothing gets through, in either direction
+	lingers  time.Duration         // and a request returns so long after its context has ended
 	view     func() time.Duration  // delays of the view; nil: none
 	latency  func() time.Duration  // of requests, there and back
 	loses    func(key string) bool // the answer to a write that is applied
@@ -272,13 +273,14 @@ func (s *wire) viewDelay() time.Duration {
 // travel is one way over the wire.
 func (s *wire) travel(ctx context.Context) error {
 	s.faultsMu.Lock()
-	away, latency := s.away, s.latency
+	away, latency, lingers := s.away, s.latency, s.lingers
 	s.faultsMu.Unlock()
 	if latency != nil {
 		pause(ctx, latency())
 	}
 	if away {
 		<-ctx.Done()
+		pause(context.WithoutCancel(ctx), lingers)
 	}
 	return ctx.Err()
 }
