@@ -82,32 +82,37 @@ func TestAPlannedHandOverDrainsFirst(t *testing.T) {
 	})
 }
 
-// TestAMemberThatIsCutOffStopsBeforeAnotherTakesItsSlots, and its keys run elsewhere within lease and two seconds.
+// TestAMemberThatIsCutOffStopsBeforeAnotherTakesItsSlots, and its keys run elsewhere within lease and two seconds. The
+// other hears of the end of the lease from the stream, or from the clock alone (T1).
 func TestAMemberThatIsCutOffStopsBeforeAnotherTakesItsSlots(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		blind := func(n *node, _ *Config) { n.wire.blind = true }        // the clock tells it, too: T1
-		endless := func(n *node, _ *Config) { n.host.takes = time.Hour } // R2: its work ends with the lease
-		first, second := w.join("a", endless), w.join("b", blind)
-		w.held(first, second)
-		time.Sleep(1500 * time.Millisecond)
-		began := time.Now()
-		first.wire.set(func(s *wire) { s.away, s.lingers = true, 2800*time.Millisecond })
-		time.Sleep(lasts + 2*time.Second)
-		for slot := range few {
-			runs := w.runsIn(slot)
-			if last := runs[len(runs)-1]; last.member != "b" || time.Since(last.end) > time.Second {
-				t.Errorf("slot %d: last %s worked there, %v ago", slot, last.member, time.Since(last.end))
-			}
-		}
-		if held, _ := second.Held(); held != few {
-			t.Errorf("the other one has %d slots", held)
-		}
-		first.wire.set(func(s *wire) { s.away = false })
-		w.held(first, second)
-		if longest, slot := w.longestPause(began); longest > lasts+2*time.Second {
-			t.Errorf("slot %d had a pause of %v", slot, longest)
-		}
-	})
+	for name, blind := range map[string]bool{"the stream tells": false, "the clock tells": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				endless := func(n *node, _ *Config) { n.host.takes = time.Hour } // R2: its work ends with the lease
+				first := w.join("a", endless)
+				second := w.join("b", func(n *node, _ *Config) { n.wire.blind = blind })
+				w.held(first, second)
+				time.Sleep(1500 * time.Millisecond)
+				began := time.Now()
+				first.wire.set(func(s *wire) { s.away, s.lingers = true, 2800*time.Millisecond })
+				time.Sleep(lasts + 2*time.Second)
+				for slot := range few {
+					runs := w.runsIn(slot)
+					if last := runs[len(runs)-1]; last.member != "b" || time.Since(last.end) > time.Second {
+						t.Errorf("slot %d: last %s worked there, %v ago", slot, last.member, time.Since(last.end))
+					}
+				}
+				if held, _ := second.Held(); held != few {
+					t.Errorf("the other one has %d slots", held)
+				}
+				first.wire.set(func(s *wire) { s.away = false })
+				w.held(first, second)
+				if longest, slot := w.longestPause(began); longest > lasts+2*time.Second {
+					t.Errorf("slot %d had a pause of %v", slot, longest)
+				}
+			})
+		})
+	}
 }
 
 // TestLostAcknowledgementsCostNoLease, of renewals, of hand-overs and of take-overs: L3.
