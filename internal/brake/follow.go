@@ -88,8 +88,9 @@ func (b *Brake) Runs() bool {
 	return b.running
 }
 
-// Asks returns what this brake asks, if it does not run.
-func (b *Brake) Asks() (a Asks) {
+// Asks returns what this brake asks, if it does not run. Of prunes it asks about keys at which this replica works, and
+// forgets the others: what they own another replica reconciles.
+func (b *Brake) Asks(mine func(key string) bool) (a Asks) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.running {
@@ -98,6 +99,12 @@ func (b *Brake) Asks() (a Asks) {
 	waiting := b.suspects.Union(b.held)
 	b.follow.agedOut = b.follow.agedOut.Intersection(waiting)
 	prunes := b.prunes.suspects.Union(b.prunes.held)
+	for key := range prunes {
+		if !mine(key) {
+			prunes.Delete(key)
+			b.prunes.forget(key)
+		}
+	}
 	if len(prunes) == 0 {
 		b.prunes.doubt = ""
 	}

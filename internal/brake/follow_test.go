@@ -21,7 +21,10 @@ type follower struct {
 	b    *brake.Brake
 	due  []due
 	term uint64
+	gone string // a key that is another replica's by now
 }
+
+func (f *follower) mine(key string) bool { return key != f.gone }
 
 // follow has a world with n documents, and a follower. The first sweep found nothing.
 func follow(t *testing.T, n int, test func(t *testing.T, f *follower)) {
@@ -47,7 +50,7 @@ func follow(t *testing.T, n int, test func(t *testing.T, f *follower)) {
 // talk has each hear the other, twice, with time between for a decision.
 func (f *follower) talk() {
 	for range 2 {
-		f.world.b.Asked([]brake.Asks{f.b.Asks()})
+		f.world.b.Asked([]brake.Asks{f.b.Asks(f.mine)})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if told, ok := f.world.b.Tells(f.term); ok {
@@ -294,9 +297,26 @@ func TestWhatIsSaidFitsIntoAMessage(t *testing.T) {
 		for i := range 400 {
 			f.b.AdmitPrune(fmt.Sprint(long, i), "")
 		}
-		said, err := json.Marshal(f.b.Asks())
+		said, err := json.Marshal(f.b.Asks(f.mine))
 		if err != nil || len(said) > 64<<10 || len(said) < 32<<10 {
 			t.Errorf("%d bytes are said: %v", len(said), err)
+		}
+	})
+}
+
+// TestAFollowerDoesNotAskToPruneWhatIsOfAnotherReplicaByNow: that one asks.
+func TestAFollowerDoesNotAskToPruneWhatIsOfAnotherReplicaByNow(t *testing.T) {
+	follow(t, 40, func(t *testing.T, f *follower) {
+		f.b.AdmitPrune(name(3), "a doubt")
+		f.talk()
+		f.wantEngaged(1, "a doubt")
+		f.gone = name(3)
+		f.release()
+		f.world.b.ForgetPrune(name(3)) // it has been done, where the key is
+		f.talk()
+		f.talk()
+		if f.world.b.State().Engaged || f.b.HoldsPrune(name(3)) {
+			t.Errorf("the brake is %+v", f.world.b.State())
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (t *talk) form() bool {
 		}
 	}
 	if now.Told == nil {
-		asks := t.brake.Asks()
+		asks := t.brake.Asks(t.Works)
 		now.Asks = &asks
 	}
 	now.Due = t.passing.now()

@@ -208,6 +208,7 @@ func (s *sharing) openAll(ctx context.Context) {
 // tidyUp forgets what this member remembers of the keys of others, and what it said of their records.
 func (s *sharing) tidyUp(ctx context.Context) {
 	s.forgetWork(func(key string) bool { return !s.isOpen(key) })
+	notifyOf(s.changed) // this one asks no more about keys that it had
 	if len(s.keys.KeysWhere(func(state *keytable.State) bool { return state.RecordFailures > 0 })) == 0 {
 		s.recordsHealth.Leave(ctx) // whose record could not be written is another member's, which says what is the case
 	}
