@@ -254,6 +254,10 @@ func TestTheSchemaHasEachMemberOfRequestsAndAnswers(t *testing.T) {
 	compare(t, "problem", membersOf(reflect.TypeFor[service.Problem]()), keys(degraded["properties"].(map[string]any)))
 	slow := defs["stats-answer"].Properties["slowest"].(map[string]any)["items"].(map[string]any)
 	compare(t, "slow key", membersOf(reflect.TypeFor[service.Slow]()), keys(slow["properties"].(map[string]any)))
+	shared := defs["stats-answer"].Properties["shards"].(map[string]any)["properties"].(map[string]any)
+	compare(t, "shards", membersOf(reflect.TypeFor[service.Shards]()), keys(shared))
+	member := shared["members"].(map[string]any)["items"].(map[string]any)
+	compare(t, "member", membersOf(reflect.TypeFor[service.Member]()), keys(member["properties"].(map[string]any)))
 	invalid := defs["explanation"].Properties["invalid"].(map[string]any)
 	compare(t, "invalid document", membersOf(reflect.TypeFor[entity.InvalidDocument]()),
 		keys(invalid["properties"].(map[string]any)))
