@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/nagi-runtime/nagi/controller"
 )
 
 // controllerConfig says what controller a child runs.
@@ -24,6 +26,12 @@ type controllerConfig struct {
 	Boundaries    bool
 	ClientGoQueue bool
 	Workers       int
+	// Shards is into how many slots the keys are divided that Members replicas share; 0: one works. Member is the name of
+	// this one.
+	Shards, Members int
+	Member          string
+	// Takes is how long a reconcile waits, as for an API.
+	Takes time.Duration
 	// Watched is the name of one of watches; "" is not observed.
 	Watched string
 }
@@ -35,6 +43,8 @@ type underTest interface {
 	// writes returns how many requests that write the controller sent, 0 if it cannot tell.
 	writes() int64
 	stop() error
+	// shards is how replicas share the keys; nil if they do not.
+	shards() *controller.ShardStats
 }
 
 // roleController runs a controller from the moment that it has its configuration.
@@ -69,6 +79,7 @@ func roleController(ctx context.Context, config json.RawMessage) (map[string]com
 		},
 		"samples":    func(context.Context, json.RawMessage) (any, error) { return seen.take(), nil },
 		"reconciles": func(context.Context, json.RawMessage) (any, error) { return seen.reconciles.Load(), nil },
+		"shards":     func(context.Context, json.RawMessage) (any, error) { return c.shards(), nil },
 		"writes":     func(context.Context, json.RawMessage) (any, error) { return c.writes(), nil },
 	}, c.stop, nil
 }

@@ -52,6 +52,9 @@ func startNagi(ctx context.Context, cfg controllerConfig, seen *observer) (under
 	if c.sites, err = entity.NewClient[*v1.Website](ctx, js, primaries); err != nil {
 		return nil, err
 	}
+	if cfg.Shards > 0 {
+		opts = append(opts, controller.WithShards(cfg.Shards), controller.WithMember(cfg.Member, 1))
+	}
 	if cfg.WithoutTeardown {
 		opts = append(opts, controller.WithoutTeardown())
 	}
@@ -111,6 +114,7 @@ func (c *nagiController) Reconcile(ctx context.Context, req controller.Request) 
 	if err != nil {
 		return controller.Result{}, err
 	}
+	time.Sleep(c.cfg.Takes)
 	c.seen.reconciled(req.Key, site.Spec.Sent)
 	if c.cfg.Secondaries == 0 {
 		return controller.Result{}, nil
@@ -141,8 +145,16 @@ func (c *nagiController) secondary(ctx context.Context, site *v1.Website, i int)
 }
 
 func (c *nagiController) awaitReady(ctx context.Context) error {
-	return awaitLeading(ctx, c.controller, c.ended)
+	if c.cfg.Shards == 0 {
+		return awaitLeading(ctx, c.controller, c.ended)
+	}
+	return wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
+		s := c.shards()
+		return s.Open > 0 && s.Open == s.Held && s.Moving+s.Unowned+s.Draining == 0 && len(s.Members) >= c.cfg.Members, nil
+	})
 }
+
+func (c *nagiController) shards() *controller.ShardStats { return c.controller.Stats().Shards }
 
 // awaitLeading waits until a Nagi controller works: its caches are complete, and it holds the lease.
 func awaitLeading(ctx context.Context, c interface{ Stats() controller.Stats }, ended chan error) error {

@@ -31,6 +31,7 @@ var sections = []section{
 	{"restart", runRestart},
 	{"scale", runScale},
 	{"observation", runObservation},
+	{"shards", runShards},
 }
 
 func main() {
