@@ -19,8 +19,8 @@ const (
 )
 
 // WithShards has all replicas work at once, each at its share of the keys: for reconciles that wait for slow APIs, and
-// for more of them than one process has workers for. Each replica caches all keys. The default is that one replica works,
-// and the others wait for its lease.
+// for more of them than one process has workers for. Each replica caches all keys. The default is that one replica
+// works, and the others wait for its lease.
 //
 // The keys are divided into slots, by a hash of the key. The number is fixed in the status bucket when a controller
 // first runs with shards, and 0 means DefaultShards. With another number Run fails, and says what to do: all replicas
