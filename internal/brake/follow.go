@@ -191,10 +191,14 @@ func (b *Brake) Tells(term uint64) (t Told, ok bool) {
 	if !b.state.Engaged {
 		t.Swept = head(b.follow.free)
 	}
-	for key := range b.follow.asked {
-		if released, may := b.prunes.allowed[key]; may {
-			t.Prunes[key] = released
+	may := sets.New[string]()
+	for key := range b.prunes.allowed {
+		if b.follow.asked.Has(key) {
+			may.Insert(key)
 		}
+	}
+	for _, key := range some(may) {
+		t.Prunes[key] = b.prunes.allowed[key]
 	}
 	return t, true
 }

@@ -21,6 +21,9 @@ type leaseOf struct {
 // says is what the member says of itself now.
 func (e *leaseOf) says() Member {
 	says := e.Host.Says()
+	if len(says) > longestSays {
+		says = nil // what is too large for a message must cost no lease
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return Member{

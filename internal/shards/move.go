@@ -130,7 +130,8 @@ func (s *Shards) drop(l *life, slot int, h *held, why error) {
 // keepOrHand is for a slot that the member has. It returns what to tell the host.
 func (s *Shards) keepOrHand(l *life, slot int, h *held, winner string) (tell []func()) {
 	to := ""
-	if m := s.view.members[winner]; winner != l.id && m != nil && m.Ready.Has(slot) { // H2
+	if m := s.view.members[winner]; winner != l.id && m != nil && m.Ready.Has(slot) &&
+		(h.draining || time.Since(m.at) <= s.lately()) { // H2
 		to = winner
 	}
 	switch {
@@ -210,6 +211,10 @@ func (s *Shards) handOver(l *life, slot int, h *held, resumed <-chan struct{}) {
 		return
 	}
 }
+
+// lately is within how long a member must have renewed its lease to be given a slot: one that has died is there until it
+// ends.
+func (s *Shards) lately() time.Duration { return max(3*s.Renew, s.Duration/3) }
 
 // write writes who owns a slot, by compare-and-set. Where that conflicts it returns who owns it, at which revision: it
 // may have been written before, and only the acknowledgement was lost.

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -24,7 +25,8 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	if !s.awaitListed(ctx) {
 		return nil
 	}
-	id := s.Name + "-" + nuid.Next()
+	// Of two lives with one name the older one has the lower id.
+	id := fmt.Sprintf("%s-%013d-%s", s.Name, time.Now().UnixMilli(), nuid.Next())
 	l := &life{id: id, before: s.before, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(over)
 	defer l.cancel(ErrLeft)

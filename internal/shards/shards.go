@@ -15,7 +15,8 @@ type Host interface {
 	// Join is called when the member's lease is there, before it takes any slot or is given one. It returns when the
 	// member may work, or ctx has ended: so nobody who works without slots, and looks for members before, works too.
 	Join(ctx context.Context)
-	// Says is what the host says to those of the other members, as JSON; nil is nothing. It is asked at each renewal.
+	// Says is what the host says to those of the other members, as JSON; nil is nothing, and so is more than 256 KiB. It
+	// is asked at each renewal.
 	Says() json.RawMessage
 	// Heard is what the other members say, by their ids, when one of them says something new, comes, or goes.
 	Heard(says map[string]json.RawMessage)
@@ -144,8 +145,8 @@ func (s *Shards) Fence(slot int) (key string, epoch uint64, ok bool) {
 func (s *Shards) Apply(e Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slot, ok := slotOfKey(e.Key, s.Slots); ok && e.Value == nil && e.Revision == s.view.slots[slot].revision {
-		s.vanished(slot, e.Revision)
+	if slot, ok := slotOfKey(e.Key, s.Slots); ok && e.Value == nil && e.Revision >= s.view.slots[slot].revision {
+		s.vanished(slot, s.view.slots[slot].revision) // no member deletes one
 	} else {
 		s.view.apply(e)
 	}
@@ -192,9 +193,9 @@ func (s *Shards) Reset() {
 // has not noticed. s.mu is held.
 func (s *Shards) rest() { s.restsTo = time.Now().Add(s.Duration) }
 
-// vanished notes that a slot's key is gone without a message, after it was at a revision. s.mu is held.
+// vanished notes that a slot's key is gone, after it was at a revision. s.mu is held.
 func (s *Shards) vanished(slot int, revision uint64) {
-	if s.view.slots[slot].revision == revision {
+	if revision != 0 && s.view.slots[slot].revision == revision {
 		s.view.vanished(slot, revision)
 		s.rest()
 	}
@@ -225,6 +226,8 @@ const (
 	longestRequest = 2 * time.Second
 	// retryPause is the pause before what failed is tried again.
 	retryPause = 250 * time.Millisecond
+	// longestSays is the most that a host may say, in bytes. A message of a server has 1 MB by default.
+	longestSays = 256 << 10
 	// holdsLeast is how long a member keeps a slot before it gives it back to who gave it: two whose views differ would
 	// hand it to and fro as fast as they can.
 	holdsLeast = time.Second

@@ -70,9 +70,10 @@ func (s *Shards) isGone(ctx context.Context, owner string) (bool, error) {
 		s.view.apply(Entry{memberKey(owner), revision, value}) // the view is behind
 		return false, nil
 	}
-	if m := s.view.members[owner]; m != nil && time.Since(m.at) < s.Duration {
+	if at, early := s.view.lastSeen(owner); early && time.Since(at) < s.Duration {
 		return false, nil // T4: its key is gone before its lease was over, so it may work
 	}
+	delete(s.view.early, owner)
 	s.view.gone[owner] = true
 	delete(s.view.members, owner)
 	s.view.heard = false
@@ -99,9 +100,7 @@ func (s *Shards) takeOne(l *life, from string, slot int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if vanished {
-		if is.revision != 0 {
-			s.vanished(slot, is.revision)
-		}
+		s.vanished(slot, is.revision)
 		return false
 	}
 	s.leaderSays(slot, is.revision, revision, owner)

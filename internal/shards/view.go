@@ -13,8 +13,9 @@ import (
 type view struct {
 	members map[string]*seen
 	slots   []seenSlot
-	gone    map[string]bool // T2: ids whose lease the leader said is gone; none comes back
-	heard   bool            // Host.Heard knows what the members say
+	gone    map[string]bool      // T2: ids whose lease the leader said is gone; none comes back
+	heard   bool                 // Host.Heard knows what the members say
+	early   map[string]time.Time // when members were seen last whose keys went although they had not said that they leave
 }
 
 type seen struct {
@@ -30,7 +31,9 @@ type seenSlot struct {
 }
 
 func newView(slots int) *view {
-	return &view{members: map[string]*seen{}, slots: make([]seenSlot, slots), gone: map[string]bool{}}
+	return &view{members: map[string]*seen{}, slots: make([]seenSlot, slots), gone: map[string]bool{},
+		early: map[string]time.Time{},
+	}
 }
 
 // apply takes an entry, unless a later one of its key is known. An own write may be known before the watch shows it.
@@ -79,6 +82,9 @@ func (v *view) applyMember(id string, e Entry) {
 	var m Member
 	if e.Value == nil || json.Unmarshal(e.Value, &m) != nil || m.ID != id {
 		v.heard = v.heard && known == nil
+		if known != nil && !known.Leaving {
+			v.early[id] = known.at
+		}
 		delete(v.members, id) // who it was shows in the slots that name it
 		return
 	}
@@ -141,9 +147,18 @@ func (v *view) unseen(but string, duration time.Duration) map[string][]int {
 	return ids
 }
 
+// lastSeen is when a member was seen last that has not said that it leaves; ok is false if it has, or never was seen.
+func (v *view) lastSeen(id string) (at time.Time, ok bool) {
+	if m := v.members[id]; m != nil {
+		return m.at, true
+	}
+	at, ok = v.early[id]
+	return at, ok
+}
+
 // forget forgets who is gone and owns nothing any more.
 func (v *view) forget() {
-	if len(v.gone) == 0 {
+	if len(v.gone)+len(v.early) == 0 {
 		return
 	}
 	owners := map[string]bool{}
@@ -153,6 +168,11 @@ func (v *view) forget() {
 	for id := range v.gone {
 		if !owners[id] {
 			delete(v.gone, id)
+		}
+	}
+	for id := range v.early {
+		if !owners[id] {
+			delete(v.early, id)
 		}
 	}
 }
