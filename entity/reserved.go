@@ -51,6 +51,11 @@ func (r *Records) PutReservedFor(
 		return 0, err
 	}
 	w := write{key: name, value: value, expected: revision, fence: f}
+	if ttl > 0 && r.bucket.markerTTL.Load() == 0 {
+		return 0, newInvalid(reservedKind, r.bucket.name, name, "ttl", "the bucket keeps no key for a time of its "+
+			"own: allow it (nats stream edit "+r.bucket.stream+" --allow-msg-ttl), which needs nats-server 2.11 or "+
+			"newer, and start this process anew")
+	}
 	if ttl > 0 {
 		w.lasts.ttl = strconv.Itoa(int(ttl / time.Second))
 	}

@@ -82,6 +82,8 @@ type request struct {
 	room int    // how many bytes an answer may have
 	// counted says that it was within the rate when it came.
 	counted bool
+	// late says that the replica that works at the key has not answered: the one that leads does.
+	late bool
 }
 
 // scope is the keys that a request is about: those of a namespace, or all.

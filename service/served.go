@@ -96,7 +96,7 @@ func (r *request) answers() bool {
 		return false
 	}
 	share := r.engine.Explainer().Share(key)
-	return share.Here || share.Member == "" && r.leads()
+	return share.Here || (share.Member == "" || r.late) && r.leads()
 }
 
 // sharedKey is the key that the request is about, where replicas share the keys.

@@ -39,7 +39,12 @@ func (s *Service) standBy(ctx context.Context, req micro.Request, r *request, st
 			return
 		}
 		req := late{Request: req, nc: s.cfg.Conn}
+		if _, keyed := r.sharedKey(); keyed && r.verb.turn == nil {
+			r.late = true // its slot is handed over, or the member that has it died
+		}
 		switch leads := r.answers(); {
+		case leads && r.late:
+			s.handle(ctx, req, r)
 		case leads && r.verb.access == read:
 			s.handle(ctx, req, r)
 		case leads:

@@ -18,6 +18,8 @@ type said struct {
 	Asks *brake.Asks `json:"asks,omitempty"`
 	Told *brake.Told `json:"told,omitempty"`
 	Due  []passed    `json:"due,omitempty"`
+	// Heard is up to which of what others say is due this one has heard, by member.
+	Heard map[string]uint64 `json:"heard,omitempty"`
 	// Work is how much it has in hand. It is no reason to say anything, and goes along with what is said anyway.
 	Work *MemberWork `json:"work,omitempty"`
 }
@@ -111,7 +113,7 @@ func (t *talk) form() bool {
 		asks := t.brake.Asks(t.Works)
 		now.Asks = &asks
 	}
-	now.Due = t.passing.now()
+	now.Due, now.Heard = t.passing.now(), t.passing.hears()
 	if before := t.says.Load(); before != nil && reflect.DeepEqual(*before, now) {
 		return false
 	}
@@ -127,7 +129,8 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 	}
 	var asks []brake.Asks
 	var told *brake.Told
-	work := map[string]MemberWork{}
+	work, me := map[string]MemberWork{}, t.sharing.ID()
+	var acknowledged []uint64
 	for id, says := range *heard {
 		var one said
 		if err := json.Unmarshal(says, &one); err != nil {
@@ -136,6 +139,7 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 			continue
 		}
 		t.takePassed(id, one.Due)
+		acknowledged = append(acknowledged, one.Heard[me])
 		if one.Work != nil {
 			work[id] = *one.Work
 		}
@@ -148,6 +152,7 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 		}
 	}
 	t.works.Store(&work)
+	t.passing.acknowledged(acknowledged)
 	t.passing.forget(func(member string) bool { return (*heard)[member] != nil })
 	switch {
 	case t.brake.Runs():

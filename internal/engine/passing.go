@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,16 +20,17 @@ type passed struct {
 	Ops    operation.Operations `json:"ops"`
 }
 
-// passing has what others are told of, and what they have told. What is said is a state: it stays for as long as it
-// takes each other member to hear of it, or to lose its lease. Who gains a slot looks at all its keys anyway.
+// passing has what others are told of, and what they have told. What is said is a state: it stays until each other
+// member has said that it heard of it, or has lost its lease. Who gains a slot looks at all its keys anyway.
 type passing struct {
 	lasts time.Duration // how long each is said
 
 	mu      sync.Mutex
 	last    uint64
 	waiting []passed
+	queued  map[passed]bool // those that wait, without their N
 	says    []saidUntil
-	heard   map[string]uint64 // the highest N, by member
+	heard   map[string]uint64 // the highest N of others, by member
 }
 
 type saidUntil struct {
@@ -35,21 +38,55 @@ type saidUntil struct {
 	until time.Time
 }
 
-// mostPassed is how many keys are told at once.
-const mostPassed = 200
+const (
+	// mostPassed is how many keys are told at once, and longestPassed how long they are together, in bytes.
+	mostPassed    = 200
+	longestPassed = 32 << 10
+	// mostWaiting is how many may wait for that. Beyond, all keys are made due.
+	mostWaiting = 20_000
+)
 
 // pass tells the others of a key, or of all with a prefix.
 func (p *passing) pass(what passed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range p.waiting {
-		if w.Key == what.Key && w.All == what.All && w.Prefix == what.Prefix && w.Ops == what.Ops {
-			return
-		}
+	if p.queued[what] {
+		return
 	}
+	if len(p.waiting) >= mostWaiting {
+		all := passed{All: true, Ops: what.Ops}
+		for _, w := range p.waiting {
+			all.Ops |= w.Ops
+		}
+		p.waiting, p.queued, what = nil, nil, all
+	}
+	if p.queued == nil {
+		p.queued = map[passed]bool{}
+	}
+	p.queued[what] = true
 	p.last++
 	what.N = p.last
 	p.waiting = append(p.waiting, what)
+}
+
+// acknowledged is told up to which N each other member has heard: what all have is said no more.
+func (p *passing) acknowledged(upTo []uint64) {
+	if len(upTo) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := slices.Min(upTo)
+	for len(p.says) > 0 && p.says[0].N <= all {
+		p.says = p.says[1:]
+	}
+}
+
+// hears is what this member has heard, by member; nil if nothing.
+func (p *passing) hears() map[string]uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.heard)
 }
 
 // now returns what is to be said now.
@@ -60,12 +97,17 @@ func (p *passing) now() (all []passed) {
 	for len(p.says) > 0 && !now.Before(p.says[0].until) {
 		p.says = p.says[1:]
 	}
-	for len(p.says) < mostPassed && len(p.waiting) > 0 {
-		p.says = append(p.says, saidUntil{p.waiting[0], now.Add(p.lasts)})
-		p.waiting = p.waiting[1:]
-	}
+	long := 0
 	for _, s := range p.says {
-		all = append(all, s.passed)
+		all, long = append(all, s.passed), long+len(s.Key)
+	}
+	for len(all) < mostPassed && long < longestPassed && len(p.waiting) > 0 {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.says = append(p.says, saidUntil{next, now.Add(p.lasts)})
+		all, long = append(all, next), long+len(next.Key)
+		next.N = 0
+		delete(p.queued, next)
 	}
 	return all
 }

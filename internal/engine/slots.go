@@ -44,9 +44,6 @@ func newSlots(many int) *slots {
 
 func (s *slots) slotOf(key string) int { return shards.SlotOf(record.Plain(key), s.many) }
 
-// Load implements shards.Host. The caches have all keys.
-func (s *slots) Load(context.Context, []int) error { return nil }
-
 // Gained implements shards.Host.
 func (s *slots) Gained(ctx context.Context, slot int, epoch uint64) {
 	s.mu.Lock()

@@ -22,8 +22,9 @@
 //	T1  Who is to have a slot, and sees no lease of its owner, or none that is renewed, may take it,
 //	T2  if the leader of the stream says, too, that the owner's lease is gone: an absence in a view proves nothing,
 //	T3  by compare-and-set on the slot's key as it was seen.
-//	T4  If what tells of owners and leases is gone, with its stream or by hand, no slot is taken for as long as a lease
-//	    lasts: its owner may not have noticed. A member's key that goes before its lease is over is no end of it.
+//	T4  If what tells of owners and leases is gone, with its stream or by hand, no slot is taken for as long as a
+//	    lease lasts: its owner may not have noticed. A member's key that goes before its lease is over is no end of
+//	    it.
 //	R1  Work in a slot starts only while the member owns it, is not draining it, and its lease lasts.
 //	R2  The context of that work ends with the lease.
 //

@@ -54,11 +54,11 @@ func (s *Shards) move(l *life) {
 	}
 	says, news := s.view.says(l.id), !s.view.heard
 	s.view.heard = true
-	still := !l.taking && !l.handing()
+	still, stuck := !l.taking && !l.handing(), l.overdue()
 	s.mu.Unlock()
 	s.ReportRest(l.ctx, rest)
 	if still {
-		s.ReportMoves(l.ctx, nil) // whatever could not be done there is nothing to do now
+		s.ReportMoves(l.ctx, stuck) // nil: whatever could not be done, there is nothing to do now
 	}
 	if news {
 		s.Host.Heard(says)
@@ -102,7 +102,7 @@ func (s *Shards) resume(l *life, slot int, h *held) func() {
 		h.ctx, h.cancel = context.WithCancelCause(l.ctx)
 	}
 	ctx := h.ctx
-	h.to, h.draining = "", false
+	h.to, h.draining, h.overdue = "", false, false
 	if h.resumed != nil {
 		close(h.resumed)
 		h.resumed = nil
@@ -146,7 +146,7 @@ func (s *Shards) keepOrHand(l *life, slot int, h *held, winner string) (tell []f
 		return []func(){func() {
 			drained := s.Host.Drain(slot)
 			l.moving.Go(func() {
-				if s.drained(l, drained, resumed, cancel) {
+				if s.drained(l, h, drained, resumed, cancel) {
 					s.handOver(l, slot, h, resumed)
 				}
 			})
@@ -158,7 +158,9 @@ func (s *Shards) keepOrHand(l *life, slot int, h *held, winner string) (tell []f
 }
 
 // drained waits until nothing runs in a slot any more; false means that it is not handed over.
-func (s *Shards) drained(l *life, drained, resumed <-chan struct{}, cancel context.CancelCauseFunc) bool {
+func (s *Shards) drained(
+	l *life, h *held, drained, resumed <-chan struct{}, cancel context.CancelCauseFunc,
+) bool {
 	patience := time.NewTimer(s.DrainPatience)
 	defer patience.Stop()
 	for {
@@ -167,6 +169,12 @@ func (s *Shards) drained(l *life, drained, resumed <-chan struct{}, cancel conte
 			return true
 		case <-patience.C:
 			cancel(ErrHandedOver)
+			time.AfterFunc(overduePause, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				h.overdue = true
+				s.look()
+			})
 		case <-resumed:
 			return false
 		case <-l.ctx.Done():
@@ -212,8 +220,8 @@ func (s *Shards) handOver(l *life, slot int, h *held, resumed <-chan struct{}) {
 	}
 }
 
-// lately is within how long a member must have renewed its lease to be given a slot: one that has died is there until it
-// ends.
+// lately is within how long a member must have renewed its lease to be given a slot: one that has died is there until
+// it ends.
 func (s *Shards) lately() time.Duration { return max(3*s.Renew, s.Duration/3) }
 
 // write writes who owns a slot, by compare-and-set. Where that conflicts it returns who owns it, at which revision: it

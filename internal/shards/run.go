@@ -131,6 +131,21 @@ func (s *Shards) hasLeft(l *life) bool {
 	return l.leaving && (len(l.slots) == 0 || len(s.view.candidatesBut(l.id)) == 0 && !l.handing())
 }
 
+// overdue is why slots are not handed over; nil if none waits for what has not returned in time.
+func (l *life) overdue() error {
+	slots := 0
+	for _, h := range l.slots {
+		if h.draining && h.overdue {
+			slots++
+		}
+	}
+	if slots == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d slots are not handed over, and nothing starts in them: what runs there has not returned, "+
+		"although its context has ended", slots)
+}
+
 // handing reports whether a slot is just being given to another member.
 func (l *life) handing() bool {
 	for _, h := range l.slots {

@@ -15,8 +15,8 @@ type Host interface {
 	// Join is called when the member's lease is there, before it takes any slot or is given one. It returns when the
 	// member may work, or ctx has ended: so nobody who works without slots, and looks for members before, works too.
 	Join(ctx context.Context)
-	// Says is what the host says to those of the other members, as JSON; nil is nothing, and so is more than 256 KiB. It
-	// is asked at each renewal.
+	// Says is what the host says to those of the other members, as JSON; nil is nothing, and so is more than 256 KiB.
+	// It is asked at each renewal.
 	Says() json.RawMessage
 	// Heard is what the other members say, by their ids, when one of them says something new, comes, or goes.
 	Heard(says map[string]json.RawMessage)
@@ -120,6 +120,7 @@ type held struct {
 	resumed  chan struct{}
 	handing  bool // the write is under way: it cannot go back
 	draining bool
+	overdue  bool // what runs in it has not returned, although its context has ended
 }
 
 // Owns returns the epoch of a slot in which work may start; ok is false if none may: R1.
@@ -228,6 +229,8 @@ const (
 	retryPause = 250 * time.Millisecond
 	// longestSays is the most that a host may say, in bytes. A message of a server has 1 MB by default.
 	longestSays = 256 << 10
+	// overduePause is how long what runs in a slot may take to return once its context has ended, before that is told.
+	overduePause = time.Second
 	// holdsLeast is how long a member keeps a slot before it gives it back to who gave it: two whose views differ would
 	// hand it to and fro as fast as they can.
 	holdsLeast = time.Second

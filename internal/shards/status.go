@@ -21,6 +21,16 @@ func (s *Shards) Held() (held, draining int) {
 	return len(s.life.slots), draining
 }
 
+// ID is that of this life of the member; "" while it is none.
+func (s *Shards) ID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life == nil {
+		return ""
+	}
+	return s.life.id
+}
+
 // Whose is who has a slot, as far as this member knows.
 type Whose struct {
 	Member string // its name; "" if no member has the slot whose lease is there

@@ -13,9 +13,10 @@ import (
 type view struct {
 	members map[string]*seen
 	slots   []seenSlot
-	gone    map[string]bool      // T2: ids whose lease the leader said is gone; none comes back
-	heard   bool                 // Host.Heard knows what the members say
-	early   map[string]time.Time // when members were seen last whose keys went although they had not said that they leave
+	gone    map[string]bool // T2: ids whose lease the leader said is gone; none comes back
+	heard   bool            // Host.Heard knows what the members say
+	// early is when members were seen last whose keys went although they had not said that they leave.
+	early map[string]time.Time
 }
 
 type seen struct {
