@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -246,5 +247,19 @@ func TestAFencedWriteIsNoConflictWhereTheStreamWentBack(t *testing.T) {
 		revision, err := keyValue(t, js, "websites-status").Put(t.Context(), "a", []byte(`{"controller":"c"}`))
 		must(t, err)
 		must(t, records.Put(t.Context(), "a", &entity.Record{Controller: "c", Revision: revision}))
+	})
+}
+
+// TestAKeyForATimeIsRefusedByABucketThatKeepsNone, with what to do: where replicas share keys, leases would last for ever.
+func TestAKeyForATimeIsRefusedByABucketThatKeepsNone(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := newServer(t)
+		_, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "websites-status"})
+		must(t, err)
+		records := newClient[*Website](t, js, websites).Records()
+		_, err = records.PutReservedFor(t.Context(), slotKey, []byte("1"), 0, time.Minute)
+		if err == nil || !strings.Contains(err.Error(), "--allow-msg-ttl") {
+			t.Errorf("got %v", err)
+		}
 	})
 }

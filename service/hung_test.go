@@ -21,14 +21,15 @@ var defaultLease = controller.LeaseTiming{
 }
 
 // far is a replica behind a wire of its own, with the default lease.
-func (w *world) far() (*replica, *natstest.Proxy) {
+func (w *world) far(opts ...controller.Option) (*replica, *natstest.Proxy) {
 	w.Helper()
 	proxy := natstest.StartProxy(w.T, w.srv.URL())
 	beyond := *w
 	_, beyond.js = natstest.Connect(w.T, proxy.URL(), nats.UserInfo("admin", "x"))
 	own, _ := natstest.Connect(w.T, proxy.URL(), nats.UserInfo("service", "x"))
 	s := w.service(func(c *Config) { c.Conn = own })
-	return w.runs(s, beyond.controller("sites", s, sitesConfig, controller.WithLeaseTiming(defaultLease))), proxy
+	opts = append(opts, controller.WithLeaseTiming(defaultLease))
+	return w.runs(s, beyond.controller("sites", s, sitesConfig, opts...)), proxy
 }
 
 // near is another replica with the default lease.

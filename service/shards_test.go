@@ -10,14 +10,11 @@ import (
 )
 
 // member is a replica that shares the keys with others.
-func (w *world) member(name string) *replica {
+func (w *world) member(name string, opts ...controller.Option) *replica {
 	w.Helper()
 	s := w.service()
-	r := &replica{controlled: w.controller("sites", s, sitesConfig, controller.WithShards(16),
-		controller.WithMember(name, 1))}
-	r.halt = w.run(r.controlled)
-	r.serves = w.run(s)
-	return r
+	opts = append(opts, controller.WithShards(16), controller.WithMember(name, 1))
+	return w.runs(s, w.controller("sites", s, sitesConfig, opts...))
 }
 
 // TestTheMemberThatHasAKeyAnswers what is asked about it, and the one that leads the rest, for all.
@@ -76,5 +73,32 @@ func TestTheMemberThatHasAKeyAnswers(t *testing.T) {
 		if after.Reconciles != before.Reconciles+n {
 			t.Errorf("a resync of %d keys came to %d reconciles", n, after.Reconciles-before.Reconciles)
 		}
+	})
+}
+
+// TestTheLeaderAnswersAboutAKeyWhoseMemberIsCutOff, in time for a caller that waits five seconds.
+func TestTheLeaderAnswersAboutAKeyWhoseMemberIsCutOff(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		near := w.member("near", controller.WithLeaseTiming(defaultLease))
+		w.answers("nagi.sites.read.stats") // it leads
+		far, wire := w.far(controller.WithShards(16), controller.WithMember("far", 1))
+		for i := range 20 {
+			w.put("sites", fmt.Sprintf("shop.s%02d", i), `{}`)
+		}
+		time.Sleep(30 * time.Second)
+		key := ""
+		for i := 0; key == ""; i++ {
+			if k := fmt.Sprintf("shop/s%02d", i); far.Explain(k).Leading {
+				key = k
+			}
+		}
+		wire.Blackhole()
+		defer wire.Refuse() // so that the service behind it can stop
+		e := ask[controller.Explanation](w, w.js.Conn(), "nagi.sites.read.explain", fmt.Sprintf(`{"key":%q}`, key))
+		if e.Leading || e.State != controller.StateElsewhere || e.Member != "far" {
+			t.Errorf("%+v", e)
+		}
+		natstest.Eventually(w, "the other has it", func() bool { return near.Explain(key).Leading })
 	})
 }
