@@ -92,6 +92,10 @@ func (src *source) decodeOne(it *item) (object kruntime.Object, err error) {
 	if object == nil {
 		return nil, errors.New("decoder returned no object")
 	}
+	if inStore(object) == nil {
+		src.divided.Store(true)
+		return object, nil
+	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {
 		return nil, fmt.Errorf("decoder returned %T: %w", object, err)

@@ -50,16 +50,26 @@ func DeleteOf(obj any) Deletion {
 	value := object.GetAnnotations()[deletionAnnotation]
 	for _, reason := range []DeleteReason{DeleteMarker, PurgeMarker, ExpiryMarker} {
 		if value == deletionValue(reason, object.GetResourceVersion()) {
-			return Deletion{Evidenced: true, Reason: reason}
+			return deletionOf(reason)
 		}
 	}
 	switch value {
 	case deletionValue(DeleteVanished, object.GetResourceVersion()):
-		return Deletion{Reason: DeleteVanished}
+		return deletionOf(DeleteVanished)
 	case deletionValue(expiredByAge, object.GetResourceVersion()):
-		return Deletion{Reason: ExpiryMarker}
+		return deletionOf(expiredByAge)
 	}
 	return Deletion{}
+}
+
+func deletionOf(reason DeleteReason) Deletion {
+	switch reason {
+	case DeleteMarker, PurgeMarker, ExpiryMarker:
+		return Deletion{Evidenced: true, Reason: reason}
+	case expiredByAge:
+		return Deletion{Reason: ExpiryMarker}
+	}
+	return Deletion{Reason: reason}
 }
 
 // ForgetDelete removes what DeleteOf reads. Call it on a copy of the object that a delete handler received: all

@@ -249,10 +249,16 @@ func (w *worker) returned(ctx context.Context, key string, m *storedMessage, inf
 		w.mu.Lock()
 		w.keys.reported(key)
 		w.mu.Unlock()
-	case it.reason != "" && last.object != nil:
+	case it.reason != "" && last.held() != nil:
 		tell(watch.Deleted, deleted(last.object, reason, w.cursor))
 	case it.reason != "":
-	case last.object != nil:
+		w.tellApart(key, last.object, nil, reason)
+	case inStore(it.object) == nil:
+		if last.held() != nil {
+			tell(watch.Deleted, deleted(last.object, putApartOnly, w.cursor))
+		}
+		w.tellApart(key, last.object, it.object, "")
+	case last.held() != nil:
 		tell(watch.Modified, it.object)
 	default:
 		tell(watch.Added, it.object)
@@ -276,7 +282,9 @@ func (w *worker) expired(ctx context.Context, key string) {
 	w.keys.forget(key)
 	w.mu.Unlock()
 	w.comparison.passed(w.cursor, w.keys)
-	if last.object != nil {
+	if last.held() == nil {
+		w.tellApart(key, last.object, nil, reason)
+	} else {
 		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, reason, w.cursor)})
 		w.emitted = w.cursor
 	}

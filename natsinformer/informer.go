@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/turn"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
@@ -32,9 +34,9 @@ import (
 // says so in the log. SetWatchErrorHandler sets who is told of what Config.OnError is told, but for nil.
 type Informer interface {
 	cache.SharedIndexInformer
-	// Exists reports whether the key is in the store or invalid. It takes the store's key or the key as in NATS; a key
-	// with a slash is the store's. So x/y is the key x.y in NATS if that is an object y in a namespace x, or does not
-	// decode; and x.y is never the key x/y.
+	// Exists reports whether the key is in the store, invalid or apart. It takes the key of the store, or that in NATS;
+	// one with a slash is the store's. So x/y is the key x.y in NATS if that is an object y in a namespace x, or does
+	// not decode; and x.y is never the key x/y.
 	Exists(key string) bool
 	// Invalid returns the keys (as in NATS) that exist but do not decode, with the reason. The keys are as somebody
 	// wrote them, and may have any bytes. Of more than 10,000 keys the rest share ErrManyInvalid as the reason.
@@ -61,6 +63,18 @@ type Informer interface {
 	// WaitCursor blocks until Cursor has reached the sequence or the context ends, whose error it then returns. The
 	// sequence must be of a key within Config.Filter.
 	WaitCursor(ctx context.Context, sequence uint64) error
+	// Fetch brings the entries into the store that are apart and of which which is true, and returns when the store has
+	// all of them; see Apart. which is called concurrently with what Config.Decode decides, and is to say the same: an
+	// entry that Config.Decode sets apart again is asked for again, as long as which says so. It waits for an informer
+	// that does not watch. The error is that of the context.
+	Fetch(ctx context.Context, which func(key string, apart Apart) bool) error
+	// PutApart takes the entries out of the store for which of returns what is kept of them, without telling handlers.
+	// of must return quickly. PutApart waits for an informer that does not watch. The error is that of the context.
+	PutApart(ctx context.Context, of func(key string, object runtime.Object) Apart) error
+	// Apart is what is known of a key, as in NATS, that is apart, and its revision; nil if it is not.
+	Apart(key string) (apart Apart, revision uint64)
+	// Aparts are all keys that are apart when it begins.
+	Aparts() iter.Seq2[string, Apart]
 	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete,
 	// or an invalid revision), or the context ends, whose error it then returns. Other keys and missing sequences do
 	// not hold it up. If the key vanishes without a message meanwhile, it returns a second after the cursor has reached
@@ -131,7 +145,7 @@ func New(js jetstream.JetStream, cfg Config) (Informer, error) {
 
 		js: js, cfg: cfg, apiPrefix: apiPrefixOf(js), keys: newKeys(),
 		health: &health{bucket: cfg.Bucket, onError: cfg.OnError, reported: cfg.Reported},
-		place:  usualPlace(cfg.Bucket),
+		place:  usualPlace(cfg.Bucket), ordered: make(chan struct{}, 1),
 	}
 	indexers := cache.Indexers{}
 	maps.Copy(indexers, cfg.Indexers)
@@ -218,7 +232,7 @@ func (i *informer) Exists(key string) bool {
 		return exists
 	}
 	l, exists := i.src.keys.live.get(namespace + "." + name)
-	if !exists || l.object == nil { // what never decoded may have a namespace
+	if !exists || l.held() == nil { // what never decoded, or is apart, may have a namespace
 		return exists && !strings.Contains(namespace, ".")
 	}
 	stored, err := cache.MetaNamespaceKeyFunc(l.object)

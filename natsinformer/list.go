@@ -124,7 +124,7 @@ func (k *keys) put(it *item, old *keys) {
 			(k.expires.over(it.key, it.created) || k.maxAge == 0 && old.expires.over(it.key, it.created)) {
 			it.reason = ExpiryMarker
 		}
-		k.arrived.leave(before.object)
+		k.arrived.leave(before.held())
 		k.forget(it.key)
 		buried, was := k.tombs[it.key]
 		if !was && !existed {
@@ -139,10 +139,10 @@ func (k *keys) put(it *item, old *keys) {
 	delete(k.tombs, it.key)
 	k.expires.set(it.key, expiryOf(it.header, it.created), kvstream.IsReply(it.header, nil))
 	if it.err != nil {
-		last := before.object
+		last := before.held()
 		if last == nil {
-			held, _ := old.live.get(it.key)
-			last = held.object
+			known, _ := old.live.get(it.key)
+			last = known.held()
 		}
 		k.refuse(it)
 		k.live.set(it.key, known{it.seq, it.created, last})
@@ -150,14 +150,14 @@ func (k *keys) put(it *item, old *keys) {
 	}
 	k.accept(it.key)
 	if it.object == nil { // not decoded again
-		held, _ := old.live.get(it.key)
-		it.object = held.object
+		known, _ := old.live.get(it.key)
+		it.object = known.object
 	}
 	k.live.set(it.key, known{it.seq, it.created, it.object})
 	if existed {
-		k.arrived.leave(before.object)
+		k.arrived.leave(before.held())
 	}
-	k.arrived.add(it.object)
+	k.arrived.add(inStore(it.object))
 }
 
 // arrived holds the objects of a first list in the order in which they came. client-go goes over all of them several
@@ -169,7 +169,7 @@ type arrived struct {
 }
 
 func (a *arrived) add(object runtime.Object) {
-	if a != nil {
+	if a != nil && object != nil {
 		a.objects = append(a.objects, object)
 	}
 }
@@ -210,7 +210,7 @@ func difference(
 		gone = append(gone, event{0, watch.Event{Type: watch.Deleted, Object: deleted(last, reason, cursor)}})
 	}
 	for key, o := range before.live.all() {
-		if o.object == nil {
+		if o.held() == nil {
 			continue
 		}
 		n, there := next.live.get(key)
@@ -226,13 +226,15 @@ func difference(
 			}})
 		case n.revision == o.revision && n.created != o.created:
 			vanish(o.object, DeleteVanished) // client-go ignores an update with the same resourceVersion
+		case n.object != nil && n.held() == nil:
+			vanish(o.object, putApartOnly)
 		}
 	}
 	for key, n := range next.live.all() {
 		o, _ := before.live.get(key)
 		switch {
-		case n.object == nil:
-		case anew, o.object == nil, n.revision == o.revision && n.created != o.created:
+		case n.held() == nil:
+		case anew, o.held() == nil, n.revision == o.revision && n.created != o.created:
 			changed = append(changed, event{n.revision, watch.Event{Type: watch.Added, Object: n.object}})
 		case n.revision != o.revision && versionOf(n.object) != versionOf(o.object):
 			changed = append(changed, event{n.revision, watch.Event{Type: watch.Modified, Object: n.object}})
@@ -259,16 +261,18 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 	w.progress.freeze(still)
 	w.install(s, next, cursor)
 	now := w.serverNow(time.Now())
-	gone, changed := difference(before, next, cursor, m == relisted, func(key string) DeleteReason {
+	why := func(key string) DeleteReason {
 		if m != listing { // it may never have been in this stream
 			return DeleteVanished
 		}
 		return w.whyVanished(key, before, next, now)
-	})
+	}
+	gone, changed := difference(before, next, cursor, m == relisted, why)
 	events := slices.Concat(gone, changed)
 	for _, e := range events {
 		w.emit(ctx, e.Event)
 	}
+	w.tellAparts(before, next, m == relisted, why)
 	w.reportInvalid(before, next)
 	if !w.thaw(ctx, events) {
 		return
@@ -283,6 +287,15 @@ func (w *worker) emitDifference(ctx context.Context, s *session, before, next *k
 // events, because it does not tell that they were applied: one of them may have the same resourceVersion. thaw returns
 // false if the context ends meanwhile.
 func (w *worker) thaw(ctx context.Context, events []event) bool {
+	if !w.awaitShown(ctx, events) {
+		return false
+	}
+	w.progress.thaw()
+	w.progress.advance(w.cursor)
+	return true
+}
+
+func (w *worker) awaitShown(ctx context.Context, events []event) bool {
 	if n := len(events); n > 0 {
 		w.untilApplied(ctx, func() bool { return w.progress.shows(events[n-1].Event) })
 	}
@@ -293,8 +306,6 @@ func (w *worker) thaw(ctx context.Context, events []event) bool {
 		return false
 	}
 	w.emitted = w.cursor
-	w.progress.thaw()
-	w.progress.advance(w.cursor)
 	return true
 }
 

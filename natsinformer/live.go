@@ -16,7 +16,7 @@ var errStreamChanged = errors.New("the stream was made anew")
 // live processes what the consumer delivers until the session breaks.
 func (w *worker) live(ctx context.Context, s *session) error {
 	w.begin(time.Now())
-	w.expiries, w.peeked = expiries{}, peek{}
+	w.expiries, w.peeked, w.fetching = expiries{}, peek{}, fetching{}
 	w.bookmark(ctx)
 	for {
 		wake, err := w.compare(ctx, s, time.Now())
@@ -32,6 +32,10 @@ func (w *worker) live(ctx context.Context, s *session) error {
 			return err
 		}
 		wake = earlier(earlier(wake, again), w.peek(s, time.Now()))
+		if again, err = w.doOrders(ctx, s, time.Now()); err != nil {
+			return err
+		}
+		wake = earlier(wake, again)
 		if w.progress.open() {
 			again, err = s.probe(time.Now())
 			if err != nil {
@@ -167,15 +171,23 @@ func (w *worker) apply(ctx context.Context, it *item) {
 		k.reported(it.key)
 		w.mu.Unlock()
 		return
-	case it.reason != "" && last.object != nil:
+	case it.reason != "" && last.held() != nil:
 		w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, it.reason, it.seq)})
 		w.emitted = it.seq
+	case last.object != nil && it.reason != "":
+		w.tellApart(it.key, last.object, nil, it.reason)
 	case it.reason != "":
 		for _, e := range w.unseen(it.key, it.reason, it.seq) {
 			w.emit(ctx, e)
 			w.emitted = it.seq
 		}
-	case last.object == nil:
+	case inStore(it.object) == nil:
+		if last.held() != nil {
+			w.emit(ctx, watch.Event{Type: watch.Deleted, Object: deleted(last.object, putApartOnly, it.seq)})
+			w.emitted = it.seq
+		}
+		w.tellApart(it.key, last.object, it.object, "")
+	case last.held() == nil:
 		w.emit(ctx, watch.Event{Type: watch.Added, Object: it.object})
 		w.emitted = it.seq
 	default:

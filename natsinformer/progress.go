@@ -192,6 +192,14 @@ func (p *progress) thaw() {
 	p.held.Store(false)
 }
 
+// unfreeze ends a freeze during which the cursor did not move: what was held is held on.
+func (p *progress) unfreeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = nil
+	p.held.Store(len(p.spans) > 0)
+}
+
 // advance notes that everything up to the sequence was handed to client-go, and wakes the calls that wait.
 func (p *progress) advance(sequence uint64) {
 	p.emitted.Store(sequence)

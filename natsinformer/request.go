@@ -193,6 +193,8 @@ func (s *session) next(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.woken:
+	case <-s.src.ordered:
+		s.nudged = true
 	case <-s.timer.C:
 	}
 	return nil

@@ -42,6 +42,11 @@ type source struct {
 
 	shownAgain atomic.Pointer[shownAgain] // nil: no stream was
 
+	ordersMu sync.Mutex
+	orders   orders
+	ordered  chan struct{} // has an element when there are orders
+	divided  atomic.Bool   // there are or were entries that are apart
+
 	// What the leader said last: whether messages may have a time to live, whether it leaves a marker of what a limit
 	// removes, and how far its clock is ahead of ours.
 	expires, marks bool

@@ -56,6 +56,7 @@ type worker struct {
 	comparison  comparison
 	peeked      peek
 	expiries    expiries
+	fetching    fetching
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
