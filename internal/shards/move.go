@@ -45,9 +45,10 @@ func (s *Shards) move(l *life) {
 		}
 	}
 	if len(loads) > 0 && !l.loading && l.ctx.Err() == nil {
-		l.loading = true
+		l.loading, s.kept = true, nil
 		l.moving.Go(func() { s.load(l, loads) })
 	}
+	s.shed(l)
 	if len(takes) > 0 && !l.taking && l.ctx.Err() == nil {
 		l.taking = true
 		l.moving.Go(func() { s.take(l, takes) })
@@ -79,7 +80,7 @@ func (s *Shards) assign() {
 		return
 	}
 	s.view.forget()
-	s.among, s.winners = names.String(), make([]string, s.Slots)
+	s.among, s.winners, s.chosen = names.String(), make([]string, s.Slots), time.Now()
 	for slot := range s.winners {
 		s.winners[slot] = winner(slot, candidates)
 	}

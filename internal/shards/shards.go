@@ -22,6 +22,9 @@ type Host interface {
 	Heard(says map[string]json.RawMessage)
 	// Load makes ready what the work in some more slots needs: H1. It returns when that is so, or ctx has ended.
 	Load(ctx context.Context, slots []int) error
+	// Keep is called where Config.Sheds, when the member has needed no other slots for a while: what was loaded for
+	// others may be forgotten. It is not called while Load is.
+	Keep(ctx context.Context, needed Set) error
 	// Gained says that the member has a slot under an epoch until ctx ends: H4. All keys of the slot are to be looked
 	// at. From before the call on Owns says yes.
 	Gained(ctx context.Context, slot int, epoch uint64)
@@ -43,6 +46,8 @@ type Config struct {
 	DrainPatience time.Duration
 	Store         Store
 	Host          Host
+	// Sheds says that the host can forget what it has loaded.
+	Sheds bool
 	// Report is told why the lease cannot be written, ReportMoves why slots cannot be taken or handed over, and both
 	// nil when they can. ReportRest is told why none is taken though nobody may have it (T4).
 	Report, ReportMoves, ReportRest func(ctx context.Context, err error)
@@ -73,6 +78,8 @@ type Shards struct {
 	before  string   // the id of the life before
 	winners []string // by slot, of the candidates below
 	among   string
+	chosen  time.Time // when the winners were found
+	kept    Set       // what Host.Keep was told last
 }
 
 // New returns a member that has not joined yet.
@@ -234,6 +241,8 @@ const (
 	// holdsLeast is how long a member keeps a slot before it gives it back to who gave it: two whose views differ would
 	// hand it to and fro as fast as they can.
 	holdsLeast = time.Second
+	// keepPause is how long the winners have to be the same before what the others need is forgotten.
+	keepPause = 10 * time.Second
 	// atOnce is how many slots are taken at a time.
 	atOnce = 32
 )

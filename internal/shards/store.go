@@ -79,6 +79,15 @@ type Set []byte
 // Has reports whether a slot is in the set.
 func (s Set) Has(slot int) bool { return slot/8 < len(s) && s[slot/8]&(1<<(slot%8)) != 0 }
 
+// And returns what is in both sets.
+func (s Set) And(other Set) Set {
+	out := make(Set, min(len(s), len(other)))
+	for i := range out {
+		out[i] = s[i] & other[i]
+	}
+	return out
+}
+
 // With returns the set with a slot in it, or without it.
 func (s Set) With(slot int, in bool) Set {
 	out := make(Set, max(len(s), slot/8+1))

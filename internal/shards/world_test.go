@@ -386,6 +386,7 @@ type host struct {
 	work   map[int]*sync.WaitGroup // what runs, by slot
 	all    sync.WaitGroup
 	loaded map[int]bool
+	kept   []Set // what Keep was told
 	turns  map[int]chan struct{}
 }
 
@@ -504,6 +505,19 @@ func (h *host) say(what string) {
 
 // Join implements Host.
 func (h *host) Join(ctx context.Context) { pause(ctx, h.joins) }
+
+// Keep implements Host.
+func (h *host) Keep(_ context.Context, needed Set) error {
+	h.workMu.Lock()
+	defer h.workMu.Unlock()
+	h.kept = append(h.kept, needed)
+	for slot := range h.loaded {
+		if !needed.Has(slot) {
+			delete(h.loaded, slot)
+		}
+	}
+	return nil
+}
 
 func (h *host) Drain(slot int) <-chan struct{} {
 	drained := make(chan struct{})
