@@ -72,13 +72,36 @@ func WithMember(name string, weight int) Option {
 	}
 }
 
+// WithSlotCaches has the caches of a replica with [WithShards] hold the documents and records of the keys at which it
+// works, and what these own in NATS. Of the others they know no more than whoever decides about deletes for all needs:
+// that they exist, and what they owe. So the memory of a replica shrinks with each other that comes. When slots move,
+// what comes into a cache is read from the server before they do.
+//
+// It is for reconcilers that read through caches their own primary and what it owns, and no other documents of these
+// kinds: a Lister of such a client returns [entity.ErrNotCached] for what another replica has, and for lists of all. An
+// event handler that is added to one hears of the keys of this replica alone, and nothing where one goes to another.
+// Client.Get and Client.List read all, from the server. Clients of Watches, and informers of Kubernetes, have all, as
+// ever. A client that is divided is one controller's: give another one a client of its own.
+func WithSlotCaches() Option {
+	return func(o *engine.Options) error {
+		o.SlotCaches = true
+		o.TeardownOptions = append(o.TeardownOptions, "WithSlotCaches")
+		return nil
+	}
+}
+
 // checkShards refuses what does not go with shards, and names this replica.
 func checkShards(o *engine.Options) error {
 	switch {
 	case o.Shards == 0 && o.Member != "":
 		return errors.New("WithMember would do nothing without WithShards")
+	case o.Shards == 0 && o.SlotCaches:
+		return errors.New("WithSlotCaches would do nothing without WithShards")
 	case o.Shards == 0:
 		return nil
+	case o.SlotCaches && o.Clients.SelfOwnership:
+		return errors.New("WithSlotCaches and WithSelfOwnership exclude each other: a cache is divided by its keys, " +
+			"or by their owners")
 	case o.WithoutLease:
 		return errors.New("WithShards and WithoutLease exclude each other: with shards one replica works at a key, " +
 			"and without the lease all do")

@@ -11,8 +11,7 @@ import (
 
 // TestEachMemberKnowsWhoWorksAtAKey: Explain names it, and is calm about it at the one that does.
 func TestEachMemberKnowsWhoWorksAtAKey(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
 		a := s.join("a")
 		s.make(a.sites, 40)
 		b := s.join("b", WithMember("b", 3)) // the later option counts
@@ -43,8 +42,7 @@ func TestEachMemberKnowsWhoWorksAtAKey(t *testing.T) {
 
 // TestWhatIsAskedOfOneMemberIsDoneByTheOneThatHasTheKey, once.
 func TestWhatIsAskedOfOneMemberIsDoneByTheOneThatHasTheKey(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
 		a := s.join("a")
 		s.make(a.sites, 40)
 		b, c := s.join("b"), s.join("c")
@@ -127,16 +125,18 @@ func TestShardsThatCannotBeAreRefused(t *testing.T) {
 		options []Option
 		says    string
 	}{
-		"too many":         {[]Option{WithShards(1 << 20)}, "want 1 to 16384"},
-		"less than none":   {[]Option{WithShards(-1)}, "want 1 to 16384"},
-		"without lease":    {[]Option{WithShards(0), WithoutLease()}, "exclude each other"},
-		"without teardown": {[]Option{WithShards(0), WithoutTeardown()}, "WithShards would do nothing with WithoutTeardown()"},
-		"a member alone":   {[]Option{WithMember("a", 1)}, "would do nothing without WithShards"},
-		"a name":           {[]Option{WithShards(0), WithMember("a b", 1)}, "must consist of"},
-		"no name":          {[]Option{WithShards(0), WithMember("", 1)}, "must consist of"},
-		"dots":             {[]Option{WithShards(0), WithMember("a..b", 1)}, "must consist of"},
-		"a long name":      {[]Option{WithShards(0), WithMember(strings.Repeat("a", 101), 1)}, "100 bytes"},
-		"no weight":        {[]Option{WithShards(0), WithMember("a", 0)}, "want 1 to 1000"},
+		"slot caches alone":  {[]Option{WithSlotCaches()}, "would do nothing without WithShards"},
+		"one cache for both": {[]Option{WithShards(0), WithSlotCaches(), WithSelfOwnership()}, "exclude each other"},
+		"too many":           {[]Option{WithShards(1 << 20)}, "want 1 to 16384"},
+		"less than none":     {[]Option{WithShards(-1)}, "want 1 to 16384"},
+		"without lease":      {[]Option{WithShards(0), WithoutLease()}, "exclude each other"},
+		"without teardown":   {[]Option{WithShards(0), WithoutTeardown()}, "WithShards would do nothing with WithoutTeardown()"},
+		"a member alone":     {[]Option{WithMember("a", 1)}, "would do nothing without WithShards"},
+		"a name":             {[]Option{WithShards(0), WithMember("a b", 1)}, "must consist of"},
+		"no name":            {[]Option{WithShards(0), WithMember("", 1)}, "must consist of"},
+		"dots":               {[]Option{WithShards(0), WithMember("a..b", 1)}, "must consist of"},
+		"a long name":        {[]Option{WithShards(0), WithMember(strings.Repeat("a", 101), 1)}, "100 bytes"},
+		"no weight":          {[]Option{WithShards(0), WithMember("a", 0)}, "want 1 to 1000"},
 	} {
 		if _, err := applyOptions(of.options); err == nil || !strings.Contains(err.Error(), of.says) {
 			t.Errorf("%s: got %v", name, err)

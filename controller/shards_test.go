@@ -20,6 +20,8 @@ type sharded struct {
 	takes time.Duration // a reconcile
 	owns  bool          // each site owns the pages that its title names
 
+	slotCaches bool // WithSlotCaches
+
 	mu      sync.Mutex
 	at      map[string]string   // by key: which replica reconciles it now
 	calls   map[string][]called // by key
@@ -47,6 +49,19 @@ func newSharded(t *testing.T) *sharded {
 	return &sharded{world: newWorld(t), at: map[string]string{}, calls: map[string][]called{}}
 }
 
+// onBothCaches is a test whose replicas have all in their caches, or what belongs to their slots.
+func onBothCaches(t *testing.T, f func(t *testing.T, s *sharded)) {
+	for name, slotCaches := range map[string]bool{"all": false, "of slots": true} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) {
+				s := newSharded(t)
+				s.slotCaches = slotCaches
+				f(t, s)
+			})
+		})
+	}
+}
+
 // join starts a replica, with shards if its name is not "".
 func (s *sharded) join(name string, opts ...Option) *member {
 	s.t.Helper()
@@ -56,6 +71,9 @@ func (s *sharded) join(name string, opts ...Option) *member {
 	m.sites = m.world.sites()
 	if name != "" {
 		opts = append([]Option{WithShards(64), WithMember(name, 1)}, opts...)
+		if s.slotCaches {
+			opts = append(opts, WithSlotCaches())
+		}
 	}
 	if s.owns {
 		m.sites = m.world.client("Site", "sites", quickCompare)
@@ -65,7 +83,7 @@ func (s *sharded) join(name string, opts ...Option) *member {
 	var err error
 	m.c, err = New("sites", m.sites, ReconcilerFunc(func(ctx context.Context, r Request) (Result, error) {
 		return Result{}, errors.Join(s.reconcile(ctx, name, r), m.writePages(ctx, r))
-	}), append([]Option{usualTiming, WithWorkers(8)}, opts...)...)
+	}), append([]Option{usualTiming, WithWorkers(8), WithResyncInterval(0)}, opts...)...)
 	must(s.t, err)
 	m.running = m.run(m.c)
 	return m
@@ -144,7 +162,8 @@ func (s *sharded) touch(n int, by ...*member) map[string]int {
 	s.t.Helper()
 	began := time.Now()
 	for i := range n {
-		must(s.t, by[0].sites.Patch(s.t.Context(), siteName(i), fmt.Appendf(nil, `{"spec":{"title":%q}}`, began.String())))
+		must(s.t, by[0].sites.Patch(s.t.Context(), siteName(i),
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, began.String())))
 	}
 	time.Sleep(time.Second + s.takes)
 	calls, members := s.since(began), map[string]int{}
@@ -166,8 +185,7 @@ func (s *sharded) touch(n int, by ...*member) map[string]int {
 
 // TestMembersShareTheKeys, and each change is reconciled by one of them, whoever comes and goes.
 func TestMembersShareTheKeys(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
 		a := s.join("a")
 		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
 		time.Sleep(time.Second)
@@ -196,8 +214,7 @@ func TestMembersShareTheKeys(t *testing.T) {
 
 // TestAMemberThatDiesLeavesItsKeysToTheOthers within the lease and two seconds, whether it is gone, or merely cut off.
 func TestAMemberThatDiesLeavesItsKeysToTheOthers(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
 		a := s.join("a")
 		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
 		s.make(a.sites, 40)
@@ -329,17 +346,16 @@ func wantDegraded(t *testing.T, m *member, what string) {
 }
 
 // owning are three members at work, whose sites own a page each.
-func owning(t *testing.T, opts ...Option) (s *sharded, members []*member) {
-	t.Helper()
-	s = newSharded(t)
+func (s *sharded) owning(opts ...Option) (members []*member) {
+	s.t.Helper()
 	s.owns = true
 	members = append(members, s.join("a", opts...))
-	natstest.Eventually(t, "it works", func() bool { return members[0].c.Stats().Leading })
+	natstest.Eventually(s.t, "it works", func() bool { return members[0].c.Stats().Leading })
 	s.make(members[0].sites, many)
 	s.settled(members[0].c, members[0].sites, many)
 	members = append(members, s.join("b", opts...), s.join("c", opts...))
-	time.Sleep(10 * time.Second)
-	return s, members
+	time.Sleep(30 * time.Second) // also for caches to forget what another has
+	return members
 }
 
 // engaged waits until all members say that the brake is engaged, or that it is not.
@@ -384,8 +400,8 @@ func TestMembersHaveOneBrake(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				s, members := owning(t)
+			onBothCaches(t, func(t *testing.T, s *sharded) {
+				members := s.owning()
 				vanish(s, members)
 				if name == "the leader ends" {
 					members = members[1:]
@@ -412,8 +428,8 @@ func TestMembersHaveOneBrake(t *testing.T) {
 
 // TestMembersTearDownWhatIsDeleted, by a writer, and what vanished where that is little.
 func TestMembersTearDownWhatIsDeleted(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s, members := owning(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
+		members := s.owning()
 		for i := range many / 2 {
 			must(t, members[0].sites.Delete(t.Context(), siteName(i)))
 		}
@@ -431,8 +447,8 @@ func TestMembersTearDownWhatIsDeleted(t *testing.T) {
 
 // TestMembersPruneWhatIsNotWanted, and the brake holds that of many.
 func TestMembersPruneWhatIsNotWanted(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		s, members := owning(t)
+	onBothCaches(t, func(t *testing.T, s *sharded) {
+		members := s.owning()
 		title := func(i int, title string) {
 			must(t, members[0].sites.Patch(t.Context(), siteName(i), fmt.Appendf(nil, `{"spec":{"title":%q}}`, title)))
 		}
@@ -461,8 +477,8 @@ func TestMembersPruneWhatIsNotWanted(t *testing.T) {
 func TestMembersSweepWhatHasNoOwner(t *testing.T) {
 	for orphans, held := range map[int]bool{5: false, 3 * many: true} {
 		t.Run(fmt.Sprint(orphans), func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) {
-				s, members := owning(t, WithResyncInterval(20*time.Second))
+			onBothCaches(t, func(t *testing.T, s *sharded) {
+				members := s.owning(WithResyncInterval(20 * time.Second))
 				for i := many; i < many+orphans; i++ {
 					were(t, members[0].sites, siteName(i))
 				}

@@ -133,7 +133,7 @@ func (c *Client[T]) openRecords(ctx context.Context, ids *writeIDs) error {
 	b.shows = &shown{kind: c.cfg.Kind, keys: keys, records: true}
 	c.records = &Records{
 		bucket: b, js: c.js, keys: keys, cfg: c.cfg, limit: limit, status: c.codec, secrets: c.codec.secrets,
-		recent: newRecordLRU(), echoes: newEchoes(),
+		recent: newRecordLRU(), echoes: newEchoes(), division: c.division,
 		current: func() *recordCache {
 			if g := c.current.Load(); g != nil {
 				return g.records

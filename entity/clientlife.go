@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Subscribe registers callbacks. Before it returns, it calls them for all that is invalid, in error or reserved at the
@@ -12,7 +13,7 @@ func (c *Client[T]) Subscribe(hooks Hooks) (cancel func()) {
 	ofDocuments := c.shared.hooks.subscribe(c.untilClosed(hooks))
 	ofStatus := c.hooks.subscribe(Hooks{
 		Readable: hooks.Readable, Error: hooks.Error, Reserved: hooks.Reserved, Arrived: hooks.Arrived,
-		Settings: hooks.Settings,
+		Settings: hooks.Settings, ApartRecord: hooks.ApartRecord,
 	})
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
@@ -31,6 +32,20 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 		out.Invalid = func(key string, revision uint64, err error) {
 			if !c.closed.Load() {
 				hooks.Invalid(key, revision, err)
+			}
+		}
+	}
+	if hooks.Apart != nil {
+		out.Apart = func(key string, before metav1.Object) {
+			if !c.closed.Load() {
+				hooks.Apart(key, before)
+			}
+		}
+	}
+	if hooks.ApartGone != nil {
+		out.ApartGone = func(key string, how natsinformer.Deletion) {
+			if !c.closed.Load() {
+				hooks.ApartGone(key, how)
 			}
 		}
 	}

@@ -67,6 +67,26 @@ func newUnavailable(kind, key, format string, args ...any) error {
 	return statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, kind, key, format, args...)
 }
 
+// ErrNotCached is what errors.Is finds in the error of a read of a Lister that cannot tell, because the caches of a
+// controller with WithSlotCaches hold what belongs to the keys of this replica alone. Client.Get reads any document,
+// and Client.List all of them. apierrors.IsServiceUnavailable holds for the error too.
+var ErrNotCached = errors.New("not in the caches of this replica")
+
+type notCached struct{ *apierrors.StatusError }
+
+func newNotCached(kind, key string) error {
+	what := "all of it"
+	if key != "" {
+		what = printable.Quote(key)
+	}
+	return &notCached{statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, kind, key,
+		"the cache of kind %s does not have %s: it holds what belongs to the keys of this replica alone "+
+			"(WithSlotCaches). Read it with the client itself, or leave that option out", kind, what)}
+}
+
+func (e *notCached) Is(target error) bool { return target == ErrNotCached }
+func (e *notCached) Unwrap() error        { return e.StatusError }
+
 // unknownOutcome is the error in which errors.Is finds ErrOutcomeUnknown. It is an apierrors.APIStatus.
 type unknownOutcome struct {
 	*apierrors.StatusError

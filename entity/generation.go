@@ -118,6 +118,16 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
+		ApartChanged: func(natsKey string, _ runtime.Object) {
+			if o := g.records.apart(c.keys.display(natsKey)); o != nil {
+				g.news.tellApartRecord(o, false)
+			}
+		},
+		ApartGone: func(natsKey string, was natsinformer.Apart, _ natsinformer.Deletion) {
+			if kept, is := was.(*apartRecord); is {
+				g.news.tellApartRecord(kept.object(c.keys.display(natsKey), 0), true)
+			}
+		},
 		OnError: func(err error) { g.recordNews(func() { g.health.watch = err }) }, Reported: g.news.hearsErrors,
 		OnSettings: func(s jetstream.StreamConfig) {
 			g.news.setSettings(c.cfg.StatusBucket, c.records.bucket.changed(s, c.cfg))
@@ -133,7 +143,7 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 		writes:   newOverlay[*RecordObject](records, nil),
 		running:  &g.running,
 
-		unreadable: g.health.unreadable,
+		unreadable: g.health.unreadable, display: c.keys.display,
 	}
 	return g, nil
 }

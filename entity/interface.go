@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -101,4 +102,10 @@ type Hooks struct {
 	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is
 	// nil for a delete.
 	Reserved func(name string, revision uint64, value []byte)
+	// Apart is called for a document that came or was written and that the cache keeps apart, see EnginePort.Divide;
+	// before is what the cache had, or nil. ApartGone is called when the key of one is gone. ApartRecord is called for
+	// a record likewise: it has no more than what is kept, and was deleted if gone is true.
+	Apart       func(key string, before metav1.Object)
+	ApartGone   func(key string, how natsinformer.Deletion)
+	ApartRecord func(record *RecordObject, gone bool)
 }

@@ -101,6 +101,9 @@ func (l lister[T]) Get(key string) (T, error) {
 		return none, err
 	}
 	if !found {
+		if apart, _ := g.documents.held.Apart(natsKeyOf(key)); apart != nil {
+			return none, newNotCached(c.cfg.Kind, key)
+		}
 		return none, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
 	}
 	return g.joinHeld(item, key), nil
@@ -215,6 +218,9 @@ func (l lister[T]) ListMatching(o ListOptions) ([]T, error) {
 	if err := l.client.checkListOptions(o); err != nil {
 		return nil, err
 	}
+	if l.client.division() != nil {
+		return nil, newNotCached(l.client.cfg.Kind, "")
+	}
 	g, err := l.client.ready()
 	if err != nil {
 		return nil, err
@@ -234,6 +240,9 @@ func (l lister[T]) ListMatching(o ListOptions) ([]T, error) {
 
 // OwnedBy returns the entities that name this kind and key as their owner; see IsOwnedBy. It uses the informer's index.
 func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
+	if d := l.client.division(); d != nil && d.owners == kind && !d.parts.Wants(key) {
+		return nil, newNotCached(l.client.cfg.Kind, "")
+	}
 	g, err := l.client.ready()
 	if err != nil {
 		return nil, err

@@ -59,6 +59,9 @@ func hasReached(informer natsinformer.Informer, key string, revision uint64) boo
 	if informer.Deleted(natsKey) >= revision || informer.InvalidRevision(natsKey) >= revision {
 		return true
 	}
+	if _, at := informer.Apart(natsKey); at >= revision {
+		return true
+	}
 	item, exists, err := informer.GetStore().GetByKey(key)
 	if err != nil || !exists {
 		return false

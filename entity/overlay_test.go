@@ -86,6 +86,8 @@ type followed struct {
 	since          time.Time // of err, or of its end
 }
 
+func (f *followed) Apart(string) (natsinformer.Apart, uint64) { return nil, 0 }
+
 func (f *followed) Cursor() uint64                { return f.cursor }
 func (f *followed) Deleted(string) uint64         { return 0 }
 func (f *followed) InvalidRevision(string) uint64 { return f.cursor } // each key was written last there

@@ -30,7 +30,7 @@ func benchRecords(tb testing.TB) (*Records, natsinformer.Entry) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes()},
+	return &Records{keys: c.keys, cfg: cfg, status: c, echoes: newEchoes(), division: func() *division { return nil }},
 		natsinformer.Entry{Key: "site-1", Revision: 123_456, Value: value}
 }
 

@@ -34,7 +34,9 @@ type Records struct {
 	// current returns the cache of the client's current generation, nil if there is none; open makes one then.
 	current func() *recordCache
 	js      jetstream.JetStream
-	open    func() *recordCache
+	// division says which records the cache keeps; nil: all.
+	division func() *division
+	open     func() *recordCache
 }
 
 // recordCache is one life of the records' informer.
@@ -45,6 +47,7 @@ type recordCache struct {
 	running  *atomic.Bool
 	// unreadable are the keys that hold no record.
 	unreadable *invalidKeys
+	display    func(natsKey string) (key string)
 }
 
 func (c *recordCache) isRunning() bool { return c != nil && c.running.Load() }
@@ -130,6 +133,9 @@ func (c *recordCache) get(key string) *RecordObject {
 	if stored != nil && stored.Record == nil {
 		stored = nil
 	}
+	if stored == nil {
+		stored = c.apart(key)
+	}
 	if !written || stored != nil && stored.Record.Revision > own.revision && !own.isAheadOf(c.store) {
 		return stored
 	}
@@ -166,12 +172,30 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 				return
 			}
 		}
+		for natsKey, a := range c.store.Aparts() {
+			key := c.display(natsKey)
+			if _, written := own[key]; written {
+				continue
+			}
+			if kept, is := a.(*apartRecord); is && !yield(key, kept.object(key, 0).Record) {
+				return
+			}
+		}
 		for key := range own {
 			if o := c.get(key); o != nil && !yield(key, o.Record) {
 				return
 			}
 		}
 	}
+}
+
+// apart is what is known of a record that is apart; nil if it is not.
+func (c *recordCache) apart(key string) *RecordObject {
+	a, revision := c.store.Apart(natsKeyOf(key))
+	if kept, is := a.(*apartRecord); is {
+		return kept.object(key, revision)
+	}
+	return nil
 }
 
 // Put writes a record if the stored one is at rec.Revision; 0 means that there must be none. It sets rec.Revision and
@@ -328,6 +352,9 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 		return nil, err
 	}
 	if sent := r.echoes.take(entry); sent != nil {
+		if a := r.apartOf(sent); a != nil {
+			return a, nil
+		}
 		return sent, nil
 	}
 	own, err := decodeCached(entry.Value, entry.Revision)
@@ -337,6 +364,9 @@ func (r *Records) decode(entry natsinformer.Entry) (runtime.Object, error) {
 	}
 	if err := r.checkReadable(entry.Value, rec, err); err != nil {
 		return nil, err
+	}
+	if a := r.apartOf(&RecordObject{recordMeta: recordMeta{key: key}, Record: rec}); a != nil {
+		return a, nil
 	}
 	return r.object(key, own), nil
 }

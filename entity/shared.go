@@ -29,6 +29,9 @@ type sharing[T IEntity] struct {
 	// transform is that of the cache of documents, and of those after it; nil: none. It changes while no cache runs,
 	// and with mu held.
 	transform atomic.Pointer[transformer[T]]
+	// division is what of the documents the cache keeps, and those after it; nil: all. It changes while no cache runs,
+	// and with mu held.
+	division atomic.Pointer[division]
 }
 
 func newSharing[T IEntity](statusBucket string, indexes indexes[T]) *sharing[T] {
@@ -101,6 +104,12 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 			return unseen(d.writes, keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
+		ApartChanged: func(natsKey string, before runtime.Object) {
+			d.news.tellApart(keys.display(natsKey), before, d.unpack)
+		},
+		ApartGone: func(natsKey string, _ natsinformer.Apart, how natsinformer.Deletion) {
+			d.news.tellApartGone(keys.display(natsKey), how)
+		},
 		OnError: func(err error) { d.news.setError(cfg.Bucket, err) }, Reported: d.news.hearsErrors,
 		OnSettings: func(s jetstream.StreamConfig) {
 			d.news.setSettings(cfg.Bucket, c.documents.changed(s, cfg))

@@ -139,9 +139,18 @@ func (g *generation[T]) noTransform(cache.TransformFunc) error {
 
 // decode decodes an entry for the cache.
 func (d *documentCache[T]) decode(c *Client[T], e natsinformer.Entry) (runtime.Object, error) {
+	division := c.division()
+	if key, _, _, err := c.keys.fromNATS(e.Key); err == nil {
+		if a := division.ofKey(key); a != nil {
+			return a, nil // whether it decodes, another replica tells
+		}
+	}
 	object, err := c.decodeEntry(e)
 	if err != nil {
 		return object, err
+	}
+	if a := division.ofOwner(object.(T)); a != nil {
+		return a, nil
 	}
 	if d.transform == nil {
 		return d.hold(object.(T), true), nil

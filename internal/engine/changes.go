@@ -59,6 +59,9 @@ func (e *Engine) addSource(ctx context.Context, option func(*Options) error) (*A
 	if a.source, err = build(e); err != nil {
 		return nil, err
 	}
+	if err := e.divide(a.source); err != nil {
+		return nil, err
+	}
 	if e.changes.life == nil { // Run starts it
 		err = e.admit(a.source)
 	} else {

@@ -20,6 +20,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/notify"
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/owner"
+	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/reconcilectx"
@@ -73,7 +74,8 @@ type Engine struct {
 	recorder  Recorder       // of the engine's own events; nil if there is none
 	reports   notify.Reports // about keys that others wrote
 	async     *asyncWrites
-	sharing   *sharing // nil unless replicas share the keys
+	sharing   *sharing     // nil unless replicas share the keys
+	parts     *parts.Parts // nil: caches have all
 
 	aftereffects aftereffects
 
@@ -113,8 +115,7 @@ func New[T entity.IEntity](
 	}
 	e := &Engine{
 		name: name, Kind: client.Kind(), statusBucket: client.Config().StatusBucket, opts: opts, reconcile: reconcile,
-		client:   client,
-		recorder: opts.Recorder, former: formerKinds{passing: turn.New()},
+		client: client, parts: newParts(opts), recorder: opts.Recorder, former: formerKinds{passing: turn.New()},
 		backoff: retry.NewBackoff(opts.BackoffMin, opts.BackoffMax),
 	}
 	e.queue, e.changes = e.newQueue(), newChanges()
@@ -126,7 +127,7 @@ func New[T entity.IEntity](
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, e.Filtered(opts.Predicates), !opts.WithoutTeardown, e.SourceHealth,
-		e.Traced())
+		e.Traced(), e.parts)
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Keys: &e.keys}

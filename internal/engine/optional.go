@@ -32,6 +32,7 @@ func (e *Engine) workWithout(life context.Context, s source.Source) {
 	if !cache.WaitFor(life, "", s.Synced()...) {
 		return
 	}
+	e.fetchLate(life, s)
 	if e.brake != nil {
 		e.brake.CameLate()
 	}

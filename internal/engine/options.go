@@ -38,6 +38,7 @@ type Options struct {
 	Shards           int            // into how many slots the keys are divided that replicas share; 0: one works
 	Member           string         // the name of this replica among them, the same over restarts
 	MemberWeight     int            // how many slots it is to have, in proportion to those of others
+	SlotCaches       bool           // caches have what belongs to the slots of this replica alone
 	Instance         string         // the id of the installation; "" takes the one that the status bucket keeps
 	FormerKinds      []string       // that the primaries had before
 	Proofs           *owner.Secrets // nil: no proofs of ownership are wanted

@@ -1,16 +1,25 @@
 package engine
 
 import (
+	"iter"
+
 	"github.com/nagi-runtime/nagi/internal/apisource"
+	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
 func (e *Engine) addSources() error {
+	if err := e.divide(e.primary); err != nil {
+		return err
+	}
 	e.sources.Add(e.primary)
 	for _, build := range e.opts.Sources {
 		s, err := build(e)
 		if err == nil {
 			err = e.checkShared(s)
+		}
+		if err == nil {
+			err = e.divide(s)
 		}
 		if err == nil {
 			err = e.admit(s)
@@ -36,6 +45,10 @@ func (e *Engine) admit(s source.Source) error {
 
 // Sources are all sources, the primary's first.
 func (e *Engine) Sources() []source.Source { return e.sources.Group() }
+
+// Parts are those of which caches in NATS are to have what belongs to them; nil: they have all. Owners are all
+// primaries that may own something, wherever that is cached.
+func (e *Engine) Parts() (of *parts.Parts, owners iter.Seq[string]) { return e.parts, e.owners }
 
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {

@@ -29,6 +29,7 @@ type sharing struct {
 	*shards.Shards
 	*slots
 	*talk
+	*slotCaches
 	runCtx context.Context
 	remade bool          // the bucket tells of no members, and yet some may work
 	began  chan struct{} // closed when the first slots are open
@@ -37,7 +38,10 @@ type sharing struct {
 
 // newSharing divides the keys of an engine into slots.
 func (e *Engine) newSharing() *sharing {
-	s := &sharing{Engine: e, slots: newSlots(e.opts.Shards), talk: newTalk(e), began: make(chan struct{})}
+	s := &sharing{
+		Engine: e, slots: newSlots(e.opts.Shards), talk: newTalk(e), slotCaches: e.newSlotCaches(),
+		began: make(chan struct{}),
+	}
 	patience := e.opts.GracePeriod
 	if patience < 0 {
 		patience = math.MaxInt64
@@ -45,7 +49,7 @@ func (e *Engine) newSharing() *sharing {
 	s.Shards = shards.New(shards.Config{
 		Slots: e.opts.Shards, Name: e.opts.Member, Weight: e.opts.MemberWeight,
 		Duration: e.opts.Lease.Duration, Renew: e.opts.Lease.RetryPeriod, DrainPatience: patience,
-		Store: s.store(), Host: s,
+		Store: s.store(), Host: s, Sheds: e.parts != nil,
 		Report:      e.health.Reporter("lease of this member (bucket " + e.statusBucket + ")").Report,
 		ReportMoves: e.health.Reporter("slots (bucket " + e.statusBucket + ")").Report,
 		ReportRest:  e.health.Reporter("slots that rest (bucket " + e.statusBucket + ")").Report,
@@ -193,6 +197,10 @@ func (s *sharing) openAll(ctx context.Context) {
 		}
 		latest := s.latestGained()
 		if latest == 0 {
+			continue
+		}
+		if missing := s.unfetched(s.gainedUpTo(latest)); len(missing) > 0 && s.fetch(ctx, missing) != nil {
+			notifyOf(s.opens)
 			continue
 		}
 		shown, cancel := context.WithTimeout(ctx, openPause)

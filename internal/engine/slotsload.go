@@ -5,10 +5,15 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/running"
+	"github.com/nagi-runtime/nagi/internal/shards"
 )
 
-// Load implements shards.Host. The caches have all keys: they are ready once they show what there is of records now.
-func (s *sharing) Load(ctx context.Context, _ []int) error {
+// Load implements shards.Host. The caches are ready once they have what belongs to the slots, and show what there is of
+// records now.
+func (s *sharing) Load(ctx context.Context, slots []int) error {
+	if err := s.fetch(ctx, slots); err != nil {
+		return err
+	}
 	now, err := s.records.StreamState(ctx)
 	if err != nil {
 		return err
@@ -17,6 +22,9 @@ func (s *sharing) Load(ctx context.Context, _ []int) error {
 	defer cancel()
 	return s.records.Informer().WaitCursor(ctx, now.LastSeq)
 }
+
+// Keep implements shards.Host.
+func (s *sharing) Keep(ctx context.Context, needed shards.Set) error { return s.keep(ctx, needed) }
 
 // loadPatience is after how long it is asked anew what there is: the stream may be another one.
 const loadPatience = 10 * time.Second

@@ -167,7 +167,9 @@ func (f *facts) addRecord(e *Explanation, stream string) {
 // the TTL.
 func (f *facts) addExpiry(e *Explanation, now time.Time) {
 	if f.view.Presence == source.Present {
-		e.Expires, _ = entity.ExpiresAt(f.view.Object)
+		if f.view.Object != nil { // else another replica has it
+			e.Expires, _ = entity.ExpiresAt(f.view.Object)
+		}
 		return
 	}
 	deleted := f.keys.Deleted
@@ -182,6 +184,8 @@ func (f *facts) addExpiry(e *Explanation, now time.Time) {
 	}
 	if deleted != nil {
 		e.Expired = true
+	}
+	if deleted != nil && deleted.Object != nil {
 		if ends, ok := entity.ExpiresAt(deleted.Object); ok {
 			e.Expires = ends
 		}

@@ -101,3 +101,6 @@ func (r *reach) refused(refused bool) (lasts, news bool) {
 	lasts = now.Sub(r.since) >= refusalPatience
 	return lasts, lasts && r.told.Tell("refused")
 }
+
+// Elsewhere implements source.Owned: the cache has all.
+func (s *Source) Elsewhere() (all int, of func(owner string) int) { return 0, nil }

@@ -55,7 +55,12 @@ func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
 	counts := map[string]int{}
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
+		_, elsewhere := s.Elsewhere()
 		for key := range primaries {
+			if n := countedBy(elsewhere, key); n > 0 {
+				counts[key] += n
+				continue
+			}
 			objects, err := s.OwnedBy(key)
 			if err != nil {
 				continue // nothing of it can be deleted either
@@ -70,10 +75,20 @@ func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
 	return counts
 }
 
+// countedBy is how much the caches do not have of what a primary owns; elsewhere is nil if they have all.
+func countedBy(elsewhere func(string) int, key string) int {
+	if elsewhere == nil {
+		return 0
+	}
+	return elsewhere(key)
+}
+
 // CountOwned counts all that primaries own in the caches, and that the runtime may delete.
 func (t *Teardown) CountOwned() (count int) {
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
+		all, _ := s.Elsewhere()
+		count += all
 		for obj := range s.All() {
 			if claim.IsOwned(obj) && obj.GetDeletionTimestamp() == nil {
 				count++

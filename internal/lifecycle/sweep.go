@@ -109,6 +109,7 @@ func (t *Teardown) orphanedIn(
 		Outdated: t.Guard.Outdated(s) != nil,
 	}
 	claim := t.Owner.Claim().In(s)
+	found.Known, _ = s.Elsewhere()
 	for obj := range s.All() {
 		v, key := none.judge(ctx, s, obj, claim, left)
 		none.note(v, s, obj)

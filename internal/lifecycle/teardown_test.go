@@ -47,6 +47,8 @@ type objects struct{ cached, live []metav1.Object }
 
 func (o owns) OwnedBy(string) ([]metav1.Object, error) { return o.objects.cached, nil }
 
+func (o owns) Elsewhere() (int, func(string) int) { return 0, nil }
+
 func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { return o.objects.live, nil }
 
 func (o owns) Deletable() bool  { return o.deletable }

@@ -140,7 +140,9 @@ func read[T entity.IEntity](
 	ctx context.Context, client entity.IEntityClient[T], key string, from readFrom,
 ) (T, error) {
 	if from == readCached {
-		return client.Lister().Get(key)
+		if obj, err := client.Lister().Get(key); !errors.Is(err, entity.ErrNotCached) {
+			return obj, err
+		}
 	}
 	return client.Get(ctx, key)
 }

@@ -1,10 +1,10 @@
 package source
 
 import (
-	"bytes"
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync/atomic"
 
@@ -13,7 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
-	"k8s.io/apimachinery/pkg/api/equality"
+	"github.com/nagi-runtime/nagi/internal/parts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -33,7 +33,8 @@ type NATS[T entity.IEntity] struct {
 	settings health.Errors // likewise
 	unowned  atomic.Bool   // an entity was written without an owner
 	watched  atomic.Pointer[watched]
-	seen     *causes.Seen // nil unless Traced
+	seen     *causes.Seen          // nil unless Traced
+	unread   atomic.Pointer[error] // why All was not whole, the last time
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -47,6 +48,8 @@ type NATSConfig struct {
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: no key waits
+	Parts   *parts.Parts                        // of which the caches keep what is wanted; nil: all
+	Owners  iter.Seq[string]                    // with Parts: the primaries that exist or are owed a teardown
 	Traced  bool                                // an observer wants to know the causes of events
 }
 
@@ -69,7 +72,8 @@ func (s *NATS[T]) String() string {
 
 // Start implements Source.
 func (s *NATS[T]) Start(ctx context.Context) error {
-	if err := s.acquire(ctx, entity.Hooks{}); err != nil {
+	left := func(_ string, before metav1.Object) { s.left(ctx, before) }
+	if err := s.acquire(ctx, entity.Hooks{Apart: left}); err != nil {
 		return err
 	}
 	err := s.handlers.Add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
@@ -105,6 +109,18 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 	})
 }
 
+// left is for an entity that another primary owns by now, at which another replica works. To the one that owned it,
+// that is as if it had been deleted.
+func (s *NATS[T]) left(ctx context.Context, before metav1.Object) {
+	if before == nil {
+		return
+	}
+	if _, key, _ := entity.OwnerOf(before); s.Parts.Wants(key) {
+		s.sink.Deleted(ctx, before)
+	}
+	s.freed(before)
+}
+
 // freed is for an entity that is gone, or that another owns by now.
 func (s *NATS[T]) freed(obj metav1.Object) {
 	if s.Resume == nil {
@@ -131,6 +147,10 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	if s.seen != nil {
 		hooks.Arrived = s.seen.Note
 	}
+	if s.port.Divided() != s.Parts {
+		return fmt.Errorf("%s: the client is one of a controller with WithSlotCaches, whose caches hold what belongs "+
+			"to the keys of one replica alone: make a client of its own for it", s)
+	}
 	s.release = append(s.release, s.port.Subscribe(hooks))
 	stop, err := s.port.Start()
 	if err != nil {
@@ -143,58 +163,6 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	}
 	s.watched.Store(&now)
 	return nil
-}
-
-// statusChanged treats a change of an entity's record, of which before or after may be nil, as a change of the
-// entity. What the entity's own controller notes in the record for itself is none.
-func (s *NATS[T]) statusChanged(ctx context.Context, before, after any) {
-	old, key, _ := entity.RecordOf(before)
-	current, newKey, ok := entity.RecordOf(after)
-	if ok {
-		key = newKey
-	}
-	if key == "" || IsReserved(key) || sameToOthers(old, current) {
-		return
-	}
-	cached, exists, err := s.client.Informer().GetStore().GetByKey(key)
-	if err != nil || !exists {
-		return
-	}
-	if s.seen != nil {
-		ctx = s.causedIn(ctx, s.client.Config().StatusBucket, cmp.Or(after, before))
-	}
-	if !s.Joined {
-		obj := cached.(metav1.Object)
-		s.sink.Updated(ctx, obj, obj)
-		return
-	}
-	obj := cached.(T)
-	s.sink.Updated(ctx, s.port.WithStatusOf(obj, before), s.port.WithStatusOf(obj, after))
-}
-
-// sameToOthers tells whether two records say the same about their entity; nil says nothing.
-func sameToOthers(a, b *entity.Record) bool {
-	if a == nil {
-		a = &entity.Record{}
-	}
-	if b == nil {
-		b = &entity.Record{}
-	}
-	return a.ObservedRevision == b.ObservedRevision && bytes.Equal(a.Status, b.Status) &&
-		equality.Semantic.DeepEqual(a.Conditions, b.Conditions)
-}
-
-// withStatus puts document and status together, where a mapper or predicate looks at the status.
-func (s *NATS[T]) withStatus(document any) metav1.Object {
-	if !s.Joined {
-		return document.(metav1.Object)
-	}
-	obj := document.(T)
-	var record any
-	if records := s.port.Records(); records != nil {
-		record, _, _ = records.Informer().GetStore().GetByKey(ObjectKey(obj))
-	}
-	return s.port.WithStatusOf(obj, record)
 }
 
 // Synced implements Source.
@@ -210,7 +178,12 @@ func (s *NATS[T]) Settings() error { return s.settings.Err() }
 func (s *NATS[T]) IsOptional() bool { return s.Late }
 
 // Outdated implements deletes.Source. What it does not show before it has synced may exist.
-func (s *NATS[T]) Outdated() error { return NotSynced(s) }
+func (s *NATS[T]) Outdated() error {
+	if unread := s.unread.Load(); unread != nil && *unread != nil {
+		return fmt.Errorf("what owners own that do not exist could not be read: %w", *unread)
+	}
+	return NotSynced(s)
+}
 
 // Stop implements Source.
 func (s *NATS[T]) Stop() {
@@ -219,6 +192,9 @@ func (s *NATS[T]) Stop() {
 		s.release[i]()
 	}
 	s.release = nil
+	if s.Parts != nil {
+		_ = s.port.Divide(nil, "") // fails while others use the caches: they are as they were
+	}
 }
 
 // Rights are those that the source needs in NATS: to read documents and statuses and, of what is owned, to write
@@ -248,6 +224,9 @@ func (s *NATS[T]) OwnedBy(key string) ([]metav1.Object, error) {
 		return nil, err // the lister would wait for it
 	}
 	entities, err := s.client.Lister().OwnedBy(s.Owner, key)
+	if errors.Is(err, entity.ErrNotCached) {
+		return s.readOwned(key)
+	}
 	objects := make([]metav1.Object, len(entities))
 	for i, obj := range entities {
 		objects[i] = obj

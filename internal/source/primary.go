@@ -3,13 +3,13 @@ package source
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
+	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -48,13 +48,14 @@ type Primary[T entity.IEntity] struct {
 	cache    atomic.Pointer[natsinformer.Informer] // from Start on
 }
 
-// NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to.
+// NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to. Of
+// divided the caches keep what is wanted; nil: all.
 func NewPrimary[T entity.IEntity](
 	client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool,
-	changed func(context.Context, Source), traced bool,
+	changed func(context.Context, Source), traced bool, divided *parts.Parts,
 ) *Primary[T] {
 	s := &Primary[T]{
-		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed, Traced: traced}),
+		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed, Traced: traced, Parts: divided}),
 		listener: listener, records: records,
 	}
 	s.events = &Events{Source: s, Predicates: predicates}
@@ -68,9 +69,19 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 		Invalid:  func(key string, _ uint64, err error) { s.listener.Undecodable(ctx, key, err) },
 		Resolved: func(key string) { s.listener.Decodable(key, s.Exists(key)) },
 		Reserved: func(name string, _ uint64, value []byte) { s.listener.Reserved(name, value) },
+		// Another replica works at these.
+		Apart:     func(key string, _ metav1.Object) { s.listener.Added(key, false, never) },
+		ApartGone: func(key string, how natsinformer.Deletion) { s.listener.Deleted(key, nil, how, never) },
 	}
 	if s.records {
 		hooks.Readable = s.listener.RecordReadable
+		hooks.ApartRecord = func(record *entity.RecordObject, gone bool) {
+			if _, key, _ := entity.RecordOf(record); gone {
+				s.listener.RecordDeleted(key, s.Exists(key), record)
+			} else {
+				s.listener.RecordChanged(record)
+			}
+		}
 	}
 	err := s.acquire(ctx, hooks)
 	if err != nil {
@@ -145,78 +156,6 @@ func (s *Primary[T]) deleted(ctx context.Context, gone any) {
 		return s.events.Passes(ctx, func() bool { return s.events.Predicates.Delete(obj) })
 	})
 }
-
-// View tells what the cache knows of a key.
-func (s *Primary[T]) View(key string) View {
-	informer := s.informer()
-	item, exists, err := informer.GetStore().GetByKey(key)
-	refused, why := informer.WhyInvalid(natsKey(key))
-	if err != nil || !exists {
-		switch {
-		case refused != 0:
-			return View{Presence: Invalid, Refused: refused, Why: why}
-		case s.Exists(key):
-			return View{Presence: Arriving}
-		}
-		return View{}
-	}
-	obj := item.(metav1.Object)
-	v := View{Presence: Present, Object: obj}
-	v.Revision = uint64(obj.GetGeneration()) // entities have the stream sequence there too, and it need not be parsed
-	v.Warned = s.port.DocumentWarnings(key, v.Revision)
-	v.Expires = s.port.DocumentExpires(key, v.Revision)
-	if refused != 0 {
-		v.Presence, v.Refused, v.Why = Invalid, refused, why
-	}
-	return v
-}
-
-func (s *Primary[T]) keepInformer() {
-	informer := s.client.Informer()
-	s.cache.Store(&informer)
-}
-
-// informer is the one that Start took: a client that was closed meanwhile would make another, which is empty.
-func (s *Primary[T]) informer() natsinformer.Informer {
-	if informer := s.cache.Load(); informer != nil {
-		return *informer
-	}
-	return s.client.Informer()
-}
-
-// natsKey is what the informer is asked for about keys that are not in its store: "shop/home" would be the NATS key
-// of that name, which is malformed and none of ours.
-func natsKey(key string) string { return strings.Replace(key, "/", ".", 1) }
-
-// Keys lists the keys in the cache, invalid ones excepted.
-func (s *Primary[T]) Keys() []string { return s.informer().GetStore().ListKeys() }
-
-// InvalidKeys lists the keys whose document does not decode, and those that no primary can have.
-func (s *Primary[T]) InvalidKeys() (keys []string) {
-	namespaced := s.client.Config().Namespaced
-	for key := range s.informer().Invalid() {
-		if namespaced {
-			key = strings.Replace(key, ".", "/", 1)
-		}
-		keys = append(keys, key)
-	}
-	return keys
-}
-
-// Exists tells whether the key is in the cache or invalid.
-func (s *Primary[T]) Exists(key string) bool { return s.informer().Exists(natsKey(key)) }
-
-// Decoded implements deletes.Primaries.
-func (s *Primary[T]) Decoded(key string) (revision uint64, ok bool) {
-	v := s.View(key)
-	return v.Revision, v.Object != nil
-}
-
-// Aged returns the revision of the marker of a document that grew older than the bucket's age limit; else 0.
-func (s *Primary[T]) Aged(key string) uint64 { return s.informer().Aged(natsKey(key)) }
-
-// CheckKey returns an error for a key that no primary can have.
-func (s *Primary[T]) CheckKey(key string) error { return s.port.CheckKey(key) }
 
 // Confirm asks the leader of the primaries' stream whether a key has a document.
 func (s *Primary[T]) Confirm(ctx context.Context, key string) (entity.Presence, error) {

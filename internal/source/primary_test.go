@@ -24,7 +24,7 @@ func startedPrimary(t *testing.T) (*Primary[*site], *entity.Client[*site], jetst
 	if _, err := sites.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := NewPrimary(sites, nil, Predicates{}, false, nil, false)
+	s := NewPrimary(sites, nil, Predicates{}, false, nil, false, nil)
 	s.keepInformer()
 	return s, sites, js
 }

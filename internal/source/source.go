@@ -46,6 +46,9 @@ type Owned interface {
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.
 	All() iter.Seq[metav1.Object]
+	// Elsewhere counts what is owned and not in the cache, because other replicas work at the owners: in all, but for
+	// what All has of it because the owner is missing, and by owner. Zero, and nil, where the cache has all.
+	Elsewhere() (all int, of func(owner string) int)
 	// OwnedLive asks past the cache what a primary owns, before its teardown ends; nothing where the cache has all.
 	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
 	// Rewrite writes an object as change leaves it, unless change returns an error, or another one has the name or

@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"recorder": {"internal/denials", "internal/kvstream", "internal/printable"},
 	"entity": {
 		"natsinformer", "internal/dryrun", "internal/fence", "internal/intern", "internal/jsonshape",
-		"internal/ownwrites",
+		"internal/ownwrites", "internal/parts",
 		"internal/mergediff", // an update keeps what a transform left out of what was read
 		"internal/running",   // a controller watches for a callback of the client that does not return
 	},
@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/notify":     {"internal/printable"},
 	"internal/operation":  {},
 	"internal/ownwrites":  {},
+	"internal/parts":      {},
 	"internal/printable":  {},
 	"internal/queue":      {"internal/operation"},
 	"internal/retry":      {},

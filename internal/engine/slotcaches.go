@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nagi-runtime/nagi/internal/health"
+	"github.com/nagi-runtime/nagi/internal/parts"
+	"github.com/nagi-runtime/nagi/internal/record"
+	"github.com/nagi-runtime/nagi/internal/shards"
+	"github.com/nagi-runtime/nagi/internal/source"
+	"github.com/nagi-runtime/nagi/internal/turn"
+)
+
+// slotCaches has the caches of primaries, of their records and of what they own in NATS keep what belongs to some slots
+// (WithSlotCaches). The rule: a slot is opened once they have fetched what belongs to it, and what belongs to a slot
+// leaves them when nothing was to be done there for a while.
+type slotCaches struct {
+	*Engine
+	turn.Turn
+	fetched []bool // by slot; whoever has the turn
+	report  *health.Reporter
+}
+
+// fetchPatience is after how long a fetch that is not over is told and begun again; what has come by then stays.
+const fetchPatience = 30 * time.Second
+
+// newParts returns nil where caches have all.
+func newParts(opts Options) *parts.Parts {
+	if !opts.SlotCaches {
+		return nil
+	}
+	return parts.New(opts.Shards, func(key string) int { return shards.SlotOf(record.Plain(key), opts.Shards) })
+}
+
+func (e *Engine) newSlotCaches() *slotCaches {
+	return &slotCaches{
+		Engine: e, Turn: turn.New(), fetched: make([]bool, e.opts.Shards),
+		report: e.health.Reporter("caches of slots (bucket " + e.statusBucket + ")"),
+	}
+}
+
+// owners are the primaries that exist, or are owed a teardown.
+func (e *Engine) owners(yield func(key string) bool) {
+	for _, key := range e.primary.Keys() {
+		if !yield(key) {
+			return
+		}
+	}
+	for key, held := range e.records.All() {
+		if record.IsAnchor(held) && !yield(key) {
+			return
+		}
+	}
+}
+
+// divide has the caches of a source keep what belongs to slots, if they can.
+func (e *Engine) divide(s source.Source) error {
+	if divided, is := s.(source.Divided); is {
+		return divided.Divide()
+	}
+	return nil
+}
+
+// each does something with all sources whose caches are divided, side by side. One that may be missing is left out
+// until it has synced, see workWithout.
+func (c *slotCaches) each(ctx context.Context, do func(context.Context, source.Divided) error) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for _, s := range c.Sources() {
+		divided, is := s.(source.Divided)
+		if _, missing := c.without.Load(s); !is || missing || !divided.IsDivided() {
+			continue
+		}
+		all.Go(func() {
+			if err := do(ctx, divided); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = fmt.Errorf("%s: %w", s, err)
+				if why := s.Err(); why != nil {
+					failed = fmt.Errorf("%s: %w", s, why)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// fetch returns when the caches have what belongs to some slots.
+func (c *slotCaches) fetch(ctx context.Context, slots []int) error {
+	if c.parts == nil {
+		return nil
+	}
+	if err := c.Take(ctx); err != nil {
+		return err
+	}
+	defer c.Give()
+	c.parts.Set(true, slots...)
+	bounded, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	err := c.each(bounded, func(ctx context.Context, s source.Divided) error { return s.Fetch(ctx) })
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("what belongs to %d slots has not come into the caches within %v, and nothing starts there "+
+			"before: %w", len(slots), fetchPatience, err)
+		c.report.Report(ctx, err)
+		return err
+	}
+	c.report.Report(ctx, nil)
+	for _, slot := range slots {
+		c.fetched[slot] = true
+	}
+	return nil
+}
+
+// unfetched are those of some slots that a member got which it had not loaded, or has forgotten.
+func (c *slotCaches) unfetched(of map[int]bool) (slots []int) {
+	if c.parts == nil {
+		return nil
+	}
+	for slot := range of {
+		if !c.fetched[slot] {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
+
+// keep has the caches forget what belongs to other slots.
+func (c *slotCaches) keep(ctx context.Context, needed shards.Set) error {
+	if err := c.Take(ctx); err != nil {
+		return err
+	}
+	defer c.Give()
+	c.report.Report(ctx, nil) // what could not be fetched is not needed any more
+	var others []int
+	for slot := range c.fetched {
+		if !needed.Has(slot) && c.parts.Want(slot) {
+			others = append(others, slot)
+			c.fetched[slot] = false
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	c.parts.Set(false, others...)
+	return c.each(ctx, func(ctx context.Context, s source.Divided) error { return s.PutApart(ctx) })
+}
+
+// fetchLate is for a source that has just come.
+func (e *Engine) fetchLate(ctx context.Context, s source.Source) {
+	if divided, is := s.(source.Divided); is && divided.IsDivided() {
+		_ = divided.Fetch(ctx) // it fails when the engine stops
+	}
+}
