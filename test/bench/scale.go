@@ -25,6 +25,9 @@ type scaleConfig struct {
 	Resync    time.Duration
 	// OnlyMetadata is of the secondaries.
 	OnlyMetadata bool
+	// Member names this of several replicas that share the primaries, and whose caches have what is theirs; "": there is
+	// one.
+	Member string
 }
 
 // moments are times, in nanoseconds since 1970.
@@ -129,6 +132,7 @@ func roleScale(ctx context.Context, config json.RawMessage) (map[string]command,
 			heap := heapNow() - s.empty
 			return heap, writeHeap("scale")
 		},
+		"shards":  func(context.Context, json.RawMessage) (any, error) { return s.controller.Stats().Shards, nil },
 		"samples": func(context.Context, json.RawMessage) (any, error) { return s.census.take(), nil },
 		"moments": func(context.Context, json.RawMessage) (any, error) {
 			s.mu.Lock()
@@ -153,9 +157,15 @@ func (s *scaled) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	s.controller, err = controller.New("websites", s.sites, s, controller.Owns(s.configMaps),
-		controller.WithWorkers(8), controller.WithReconcileAllOn(s.all),
-		controller.WithResyncInterval(s.cfg.Resync), controller.WithCacheSyncTimeout(time.Hour))
+	options := []controller.Option{
+		controller.Owns(s.configMaps), controller.WithWorkers(8), controller.WithReconcileAllOn(s.all),
+		controller.WithResyncInterval(s.cfg.Resync), controller.WithCacheSyncTimeout(time.Hour),
+	}
+	if s.cfg.Member != "" {
+		options = append(options, controller.WithShards(shardSlots), controller.WithMember(s.cfg.Member, 1),
+			controller.WithSlotCaches())
+	}
+	s.controller, err = controller.New("websites", s.sites, s, options...)
 	if err != nil {
 		return err
 	}

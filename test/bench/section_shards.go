@@ -46,7 +46,93 @@ func runShards(ctx context.Context, b *bench) (c *chapter, err error) {
 	one := most.median("replicas: 1")
 	c.reach(most.median("replicas: 4") >= 0.9*4*one, "4 replicas are within 10 % of 4 times as fast", "%.2f times",
 		most.median("replicas: 4")/one)
+	if err := shardHeaps(ctx, b, c, nats, restarted); err != nil {
+		return c, err
+	}
 	return c, shardRestart(ctx, b, c, nats, restarted)
+}
+
+// shardHeaps is how much memory each of some replicas takes whose caches have what belongs to their slots.
+func shardHeaps(ctx context.Context, b *bench, c *chapter, nats *natsServer, primaries int) error {
+	run := &scaleRun{b: b, nats: nats, place: "shards-heap", n: primaries}
+	first, err := run.start(ctx, time.Hour*24)
+	if err == nil {
+		err = errors.Join(first.call(ctx, "ready", nil, nil), first.stop()) // it has made the buckets
+	}
+	u := &natsUser{js: nats.js, bucket: run.place}
+	if err == nil {
+		err = u.fill(ctx, "site", primaries)
+	}
+	if err == nil {
+		err = run.addSecondaries(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	heaps := c.figure("heap of each replica with WithSlotCaches, for each of all primaries, which own a document each", "B")
+	for n := 1; n <= 4; n *= 2 {
+		if err := shardHeap(ctx, run, n, heaps); err != nil {
+			return err
+		}
+		name := fmt.Sprintf("replicas: %d", n)
+		b.say("shards: %s: heap for each primary of all: %.0f B", name, heaps.median(name))
+	}
+	one, two, four := heaps.median("replicas: 1"), heaps.median("replicas: 2"), heaps.median("replicas: 4")
+	c.reach(two <= 0.6*one, "two replicas hold at most 60 % of what one holds", "%.0f %%", 100*two/one)
+	c.reach(four <= 0.35*one, "four replicas hold at most 35 %", "%.0f %%", 100*four/one)
+	return nil
+}
+
+func shardHeap(ctx context.Context, run *scaleRun, n int, heaps *figure) (err error) {
+	var members []*process
+	defer func() { stopAll(&err, members...) }()
+	for i := range n {
+		p, err := startProcess(ctx, "scale", scaleConfig{
+			NATS: run.nats.url, Place: run.place, Primaries: run.n, Resync: time.Hour * 24, Member: fmt.Sprint("member-", i),
+		})
+		if err != nil {
+			return err
+		}
+		members = append(members, p)
+	}
+	if err := awaitOpen(ctx, members); err != nil {
+		return err
+	}
+	for _, p := range members {
+		if err := p.call(ctx, "calm", nil, nil); err != nil {
+			return err
+		}
+	}
+	time.Sleep(shardKeeps)
+	for _, p := range members {
+		var heap float64
+		if err := p.call(ctx, "heap", nil, &heap); err != nil {
+			return err
+		}
+		heaps.add(fmt.Sprintf("replicas: %d", n), heap/float64(run.n))
+	}
+	return nil
+}
+
+// shardKeeps is longer than what leaves a replica with its slots stays in its caches.
+const shardKeeps = 20 * time.Second
+
+// awaitOpen returns when all slots are open at one of the members.
+func awaitOpen(ctx context.Context, members []*process) error {
+	for {
+		open := 0
+		for _, p := range members {
+			var s controller.ShardStats
+			if err := p.call(ctx, "shards", nil, &s); err != nil {
+				return err
+			}
+			open += s.Open
+		}
+		if open == shardSlots {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func shardConfig(nats *natsServer, place string, i, n int) controllerConfig {
@@ -160,19 +246,8 @@ func shardRestart(ctx context.Context, b *bench, c *chapter, nats *natsServer, p
 	began = time.Now()
 	members[1].kill()
 	members = append(members[:1], members[2:]...)
-	for {
-		open := 0
-		for _, p := range members {
-			var s controller.ShardStats
-			if err := p.call(ctx, "shards", nil, &s); err != nil {
-				return err
-			}
-			open += s.Open
-		}
-		if open == shardSlots {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
+	if err := awaitOpen(ctx, members); err != nil {
+		return err
 	}
 	took := time.Since(began).Seconds()
 	c.figure("one of four killed, until its slots are at work elsewhere", "s").add("4 replicas", took)

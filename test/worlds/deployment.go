@@ -67,6 +67,9 @@ func (p *Process) Options() []controller.Option {
 	}
 	if p.Plan.Shards > 0 {
 		options = append(options, controller.WithShards(p.Plan.Shards), controller.WithMember(p.Name, 1))
+		if p.Plan.Seed%2 == 0 {
+			options = append(options, controller.WithSlotCaches())
+		}
 	}
 	if s.given {
 		options = append(options, controller.WithInstance(instance))
