@@ -39,8 +39,9 @@ func inStore(object runtime.Object) runtime.Object {
 func (k known) held() runtime.Object { return inStore(k.object) }
 
 const (
-	// fetchWindow is how many entries are asked for at once.
+	// fetchWindow is how many entries are asked for at once, or as many as take fetchBytes, as the last ones did.
 	fetchWindow = 256
+	fetchBytes  = 8 << 20
 	// fetchPause is when those are looked at again of which the leader has another revision than is known here: the
 	// message that tells is on its way.
 	fetchPause = 100 * time.Millisecond
@@ -195,7 +196,7 @@ func (w *worker) doOrders(ctx context.Context, s *session, now time.Time) (wake 
 	if now.Before(next.again) {
 		return next.again, nil
 	}
-	n := min(fetchWindow, len(next.left))
+	n := min(fetchWindow, len(next.left), max(1, fetchBytes/max(1, w.fetchedSize)))
 	f.keys, next.left = next.left[:n], next.left[n:]
 	f.answers, f.asked = make([]*storedMessage, n), n
 	for i, key := range f.keys {
@@ -244,6 +245,13 @@ func (w *worker) takeFetched(ctx context.Context, of *fetch) error {
 	case f.err != nil || len(f.keys) == 0:
 		return f.err
 	}
+	size := 0
+	for _, m := range f.answers {
+		if m != nil {
+			size += len(m.Value)
+		}
+	}
+	w.fetchedSize = size / len(f.keys)
 	items := make([]item, 0, len(f.keys))
 	for i, key := range f.keys {
 		l, _ := w.keys.live.get(key)

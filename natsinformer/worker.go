@@ -57,6 +57,7 @@ type worker struct {
 	peeked      peek
 	expiries    expiries
 	fetching    fetching
+	fetchedSize int   // of the values fetched last, on average
 	relistCause error // what the last comparison found
 	impatience  int   // lists in a row in which the server fell silent
 	unanswered  int   // requests for a consumer in a row, each of another name
