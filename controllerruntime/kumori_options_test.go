@@ -81,6 +81,7 @@ func TestKumoriOptionsThatSayWhatTheAPISaysAreRefused(t *testing.T) {
 			"call Event":               controller.WithEventRecorder(record.NewFakeRecorder(1)),
 			"deletes nothing":          controller.WithOwnerProof([]byte("a secret of 16 bytes or more")),
 			"has no context":           controller.WithPlan(),
+			"want all that is owned":   controller.WithSlotCaches(),
 			"a source":                 controller.Owns(pages),
 			"option 2 of WithOptions":  controller.OwnsKube(cache.SharedIndexInformer(informer)),
 			"WithBackoff(-1ns, -1ns)":  controller.WithBackoff(-1, -1),

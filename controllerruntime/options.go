@@ -56,6 +56,8 @@ func allowed(number int, opt controller.Option) controller.Option {
 			instead = "WithEventRecorder: the runtime has a recorder of its own; call Event"
 		case with.Proofs != nil:
 			instead = "WithOwnerProof: leave it away, since the runtime deletes nothing by itself"
+		case with.SlotCaches:
+			instead = "WithSlotCaches: handlers and GarbageSecondaries of this API want all that is owned"
 		case with.Plans:
 			instead = "WithPlan: SyncHandler has no context, so it would write in a plan, too"
 		case len(with.Sources) != len(o.Sources):
