@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nuid"
 )
 
 // Run is a member until ctx ends. Then it leaves: it hands its slots over for as long as grace allows, and ends what
@@ -25,8 +23,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	if !s.awaitListed(ctx) {
 		return nil
 	}
-	// Of two lives with one name the older one has the lower id.
-	id := fmt.Sprintf("%s-%013d-%s", s.Name, time.Now().UnixMilli(), nuid.Next())
+	id := idOf(s.Name, time.Now())
 	l := &life{id: id, before: s.before, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(over)
 	defer l.cancel(ErrLeft)
