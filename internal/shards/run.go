@@ -47,13 +47,27 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	l.cancel(ErrLeft)
 	renewing.Wait()
 	l.moving.Wait()
-	<-s.Host.Idle()
+	s.awaitIdle(ctx)
 	s.mu.Lock()
 	s.life, s.before = nil, l.id
 	s.mu.Unlock()
 	s.deadline.Store(nil)
 	lease.leave()
 	return nil
+}
+
+// awaitIdle returns when nothing runs that began in a life that is over. No other life begins before, and it says so.
+func (s *Shards) awaitIdle(ctx context.Context) {
+	idle := s.Host.Idle()
+	select {
+	case <-idle:
+		return
+	default:
+	}
+	if ctx.Err() == nil {
+		s.Report(ctx, errAwaitsIdle)
+	}
+	<-idle
 }
 
 func (s *Shards) awaitListed(ctx context.Context) bool {
