@@ -86,3 +86,45 @@ func TestWhatMovesIsToldOfWhoGivesAndOfWhoGets(t *testing.T) {
 		}
 	})
 }
+
+// TestAMemberThatIsBackBeforeItsLeaseHasEndedIsOneMoreUntilThen: its slots stay those of the life that crashed, and it
+// has them again when that one's lease has ended. Between the others none moves.
+func TestAMemberThatIsBackBeforeItsLeaseHasEndedIsOneMoreUntilThen(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		s := newSharded(t)
+		a, b := s.join("a"), s.join("b")
+		s.join("c")
+		s.make(b.sites, 200) // some in each slot
+		time.Sleep(20 * time.Second)
+		whose := func() map[string]string {
+			of := map[string]string{}
+			for i := range 200 {
+				of[siteName(i)] = b.c.Explain(siteName(i)).Member
+			}
+			return of
+		}
+		before, had := whose(), b.statsOfMember("a").Slots
+		a.proxy.Blackhole() // as a crash is seen by the others
+		again := s.join("a")
+		time.Sleep(5 * time.Second)
+		gained := map[string]int{} // by whose they were
+		for key, now := range whose() {
+			switch was := before[key]; {
+			case was != now && now != "a":
+				t.Errorf("%s was %s's, and is %q's", key, was, now)
+			case was != now:
+				gained[was]++
+			}
+		}
+		stats := again.c.Stats().Shards
+		if gained["b"] == 0 || gained["c"] == 0 || stats.Held == 0 || stats.Held == had {
+			t.Errorf("a had %d slots, and has %d; it gained of %v", had, stats.Held, gained)
+		}
+		time.Sleep(20 * time.Second)
+		for key, now := range whose() {
+			if before[key] != now {
+				t.Errorf("%s was %s's, and in the end it is %q's", key, before[key], now)
+			}
+		}
+	})
+}

@@ -67,7 +67,7 @@ type Status struct {
 	Members []MemberStatus // by name
 	// Unowned are the slots that no member has whose lease is there, and Moving those that another one is to have.
 	Unowned, Moving int
-	// Epoch is the highest of all epochs: it grows with each slot that moves.
+	// Epoch is the highest of all epochs: it grows with each slot that moves, and goes back only with the store.
 	Epoch uint64
 	// RestsUntil is when slots may be taken again whose owners are not known (T4); zero if they may.
 	RestsUntil time.Time
