@@ -27,9 +27,10 @@ const (
 // need the same. It bounds how finely the work can be divided, 16384 is the most.
 //
 // Each replica is a member (see [WithMember]). It keeps a lease of its own in the status bucket, for as long as
-// [WithLeaseTiming] says, and slots move to and fro as members come and go, no more of them than must. A slot that is
-// handed over is drained first: no key is reconciled by two replicas at once. When a member dies, its keys are taken
-// over within the duration of the lease and two seconds.
+// [WithLeaseTiming] says. A member that comes takes its share of the slots from the others, one that goes leaves its
+// own to them, and between these no slot moves. A slot that is handed over is drained first: no key is reconciled by
+// two replicas at once. When a member dies, its keys are taken over within the duration of the lease and two seconds.
+// One that is back under its name before that is one member more until then.
 //
 // What is done once for all of a bucket the replica does that holds the ordinary lease: sweeps, the brake, what is
 // beside the controller. Its brake counts for all replicas, and the others follow it. [Controller.Enqueue] at one

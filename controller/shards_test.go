@@ -264,7 +264,7 @@ func TestAReplicaWithoutShardsAndMembersNeverWorkTogether(t *testing.T) {
 		if got := s.touch(20, plain); got[""] != 20 {
 			t.Errorf("beside one that works alone: %v", got)
 		}
-		wantDegraded(t, a, "works alone, without WithShards")
+		wantDegraded(t, a, "another replica works alone")
 		plain.running.halt()
 		time.Sleep(5 * time.Second)
 		b := s.join("b")
@@ -310,7 +310,7 @@ func TestMembersEndWhereAReplicaOfAnEarlierVersionTakesTheLease(t *testing.T) {
 		if calls := s.since(taken); len(calls) > 0 {
 			t.Errorf("beside it were reconciled %v", calls)
 		}
-		wantDegraded(t, b, "works alone, without WithShards")
+		wantDegraded(t, b, "another replica works alone")
 		time.Sleep(20 * time.Second)
 		s.touch(20, a, b)
 		s.alone()

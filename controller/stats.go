@@ -130,41 +130,6 @@ type Stats struct {
 //	Lists, StreamChanges, Doubts, Resumes uint64
 type SourceStats = source.Stats
 
-// ShardStats is how replicas share the keys, as far as this one knows.
-type ShardStats struct {
-	// Slots is into how many slots the keys are divided, see WithShards.
-	Slots int
-	// Member is the name of this replica. It has Held slots, hands Draining of them over, and may begin to work in
-	// Open.
-	Member               string
-	Held, Draining, Open int
-	// Members are those whose leases are there, by name.
-	Members []ShardMember
-	// Unowned is how many slots no member has whose lease is there, and Moving how many another one is to have. Both
-	// are 0 when all is calm.
-	Unowned, Moving int
-	// Epoch is the highest revision at which a slot was given to a member: it grows when slots move, and only then.
-	Epoch uint64
-	// RestsUntil is when slots may be taken again after what told of their owners had vanished; zero if they may.
-	RestsUntil time.Time
-	// Refused counts writes that were refused because their slot had moved to another member.
-	Refused uint64
-}
-
-// ShardMember is a replica that shares the keys with others. The counts are those that Stats has; of another replica
-// they are as it said when it renewed its lease.
-type ShardMember struct {
-	Name    string
-	Weight  int  // see WithMember
-	Slots   int  // how many it has
-	Leaving bool // it hands them over, and ends
-	Here    bool // it is this replica
-
-	Workers, Running, Ready, Delayed        int
-	Failing, Parked, Looping, TeardownsOwed int
-	Reconciles, Failures                    uint64
-}
-
 // Problem is an error of Stats.Degraded. Its fields are Since, when it was first known, and Err, the reason, to which
 // it unwraps.
 type Problem = health.Problem
@@ -255,26 +220,6 @@ func statsOf(e *engine.Engine) Stats {
 			Resources: api.Resources, Away: api.Away, Since: api.Since, Reason: api.Reason,
 			Waiting: api.Waiting, TurnedAway: api.TurnedAway,
 		}
-	}
-	return s
-}
-
-func shardStatsOf(e *engine.ShardStats) *ShardStats {
-	if e == nil {
-		return nil
-	}
-	s := &ShardStats{
-		Slots: e.Slots, Member: e.Name, Held: e.Held, Draining: e.Draining, Open: e.Open, Unowned: e.Unowned,
-		Moving: e.Moving, Epoch: e.Epoch, RestsUntil: e.RestsUntil, Refused: e.Refused,
-	}
-	for _, m := range e.Members {
-		w := e.Work[m.ID]
-		s.Members = append(s.Members, ShardMember{
-			Name: m.Name, Weight: m.Weight, Slots: m.Slots, Leaving: m.Leaving, Here: m.Here,
-			Workers: w.Workers, Running: w.Running, Ready: w.Ready, Delayed: w.Delayed,
-			Failing: w.Failing, Parked: w.Parked, Looping: w.Looping, TeardownsOwed: w.Owed,
-			Reconciles: w.Reconciles, Failures: w.Failures,
-		})
 	}
 	return s
 }

@@ -1,6 +1,6 @@
 // Package livepage serves Nagi's live page from a process of yours, a controller's own for instance: controllers with
-// their queues, kinds and documents, one document with what it owns and why it waits, and a banner while a brake holds
-// deletes. It is the page of `nagi ui`, which serves it from a terminal.
+// their queues and the members that share the keys, kinds and documents, one document with what it owns and why it
+// waits, and a banner while a brake holds deletes. It is the page of `nagi ui`, which serves it from a terminal.
 //
 //	page, err := livepage.New(livepage.Config{Conn: conn})
 //	...

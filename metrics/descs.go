@@ -156,7 +156,8 @@ var shardValues = []struct {
 		func(s *controller.ShardStats) float64 { return float64(s.Unowned) }},
 	{of("nagi_shard_members", "Replicas that share the keys, and whose leases are there."),
 		func(s *controller.ShardStats) float64 { return float64(len(s.Members)) }},
-	{of("nagi_shard_epoch", "The highest revision at which a slot was given to a replica: it grows when slots move."),
+	{of("nagi_shard_epoch", "The highest revision at which a slot was given to a replica: it grows with each "+
+		"slot that moves, and goes back only where the status bucket was made anew or put back from a backup."),
 		func(s *controller.ShardStats) float64 { return float64(s.Epoch) }},
 	{countOf("nagi_shard_refused_writes_total", "Writes that were refused because their slot had moved."),
 		func(s *controller.ShardStats) float64 { return float64(s.Refused) }},

@@ -128,8 +128,11 @@ func (p *Probes) Alive() Answer {
 // Ready fails while a controller has not synced, or is degraded, or a check of AddCheck fails. A replica that waits for
 // the lease is ready: it is warm, and takes over when the leader goes. An optional source that has not synced
 // (controller.WithOptional) is among the problems, and does not fail it: the controller works without. Nor do settings
-// of a bucket that became unsafe while it works (entity.ErrUnsafeSettings), nor a lease of the process that is held by
-// one with other controllers: no rolling update that adds one would come to its end.
+// of a bucket that became unsafe while it works (entity.ErrUnsafeSettings).
+//
+// Nor does what a rolling update has to wait for, or it would never come to its end: that the lease of the process is
+// held by one with other controllers, and that a replica with controller.WithShards and one without it wait for each
+// other. A member that has no slot yet, hands its slots over to leave, or is about to join, is ready, and says so.
 func (p *Probes) Ready() Answer {
 	answer := p.ask(func(s *controller.Stats, problem func(what string, err error)) {
 		switch {
@@ -141,6 +144,9 @@ func (p *Probes) Ready() Answer {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Degraded)) {
 			problem(name, s.Degraded[name])
+		}
+		if s.Synced && len(s.Degraded) == 0 { // else that is the reason
+			tellShards(s.Shards, problem)
 		}
 	})
 	p.mu.Lock()
@@ -174,10 +180,14 @@ func (a *Answer) add(name, what string, err error) {
 	if dated, ok := errors.AsType[*controller.Problem](err); ok {
 		problem.Since = &dated.Since
 	}
-	fails := !errors.Is(err, controller.ErrNotSynced) && !errors.Is(err, lease.ErrOtherControllers) &&
-		!errors.Is(err, entity.ErrUnsafeSettings)
-	a.OK = a.OK && !fails
+	_, passing := errors.AsType[passes](err)
+	a.OK = a.OK && (passing || slices.ContainsFunc(harmless, func(one error) bool { return errors.Is(err, one) }))
 	a.Problems = append(a.Problems, problem)
+}
+
+// harmless are the problems that are told and fail no probe.
+var harmless = []error{
+	controller.ErrNotSynced, entity.ErrUnsafeSettings, lease.ErrOtherControllers, lease.ErrShared, lease.ErrAlone,
 }
 
 // Handlers are the probes by path: /healthz is Alive, /readyz is Ready.

@@ -65,8 +65,33 @@ type Controller struct {
 	// Owns is what it makes for a document, and Watches what it reads.
 	Owns    []Resource `json:"owns,omitempty"`
 	Watches []Resource `json:"watches,omitempty"`
+	// Shards is how its replicas share the keys; nil where one works at a time (see controller.WithShards).
+	Shards *Shards `json:"shards,omitempty"`
 	// Schema is what the controller says a document looks like, where that is not what Entry.Schema says.
 	Schema json.RawMessage `json:"schema,omitempty"`
+}
+
+// Shards is how the replicas of a controller share the keys. The one that leads publishes it.
+type Shards struct {
+	// Slots is into how many slots the keys are divided.
+	Slots int `json:"slots"`
+	// Members are the replicas that share them, in the order of their names. They are written once they have been
+	// others for half a minute, and never because of what they do. So they tell who shares the keys, and not who is up
+	// at this moment: members that all end are named until others come. Who is there now, with how many slots, says the
+	// verb "stats" of the services API, and so does `nagi top`. There are none while they are not known yet.
+	Members []Member `json:"members,omitempty"`
+	// More is how many other members there are, of more than a hundred.
+	More int `json:"more,omitempty"`
+	// Since is when that was found to be so, in seconds and UTC.
+	Since time.Time `json:"since"`
+}
+
+// Member is one of them.
+type Member struct {
+	// Name is that of controller.WithMember, or of its host.
+	Name string `json:"name"`
+	// Weight is how many slots it is to have, in proportion to that of the others.
+	Weight int `json:"weight"`
 }
 
 // Places of resources.

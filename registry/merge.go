@@ -185,6 +185,7 @@ func withPart(parts []part, c Controller, now time.Time) ([]part, error) {
 		before.Name == c.Name && before.Instance == c.Instance && before.Version == c.Version {
 		c.Since = before.Since
 	}
+	c.Shards = c.Shards.keep(members["shards"], now)
 	data, err = encoded(c)
 	if err != nil {
 		return nil, err
@@ -193,7 +194,9 @@ func withPart(parts []part, c Controller, now time.Time) ([]part, error) {
 	if err := json.Unmarshal(data, &said); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"statusBucket", "filter", "instance", "version", "owns", "watches", "schema"} {
+	for _, name := range []string{
+		"statusBucket", "filter", "instance", "version", "owns", "watches", "shards", "schema",
+	} {
 		delete(members, name) // those that may be left out
 	}
 	for name, value := range said {

@@ -64,6 +64,9 @@ type Options struct {
 // New fails if the controller's client does not tell its connection and Options.JetStream does not either, and if a
 // column is invalid. A type of which no schema can be derived is published without, and warned about.
 //
+// Replicas that share the keys (controller.WithShards) are one controller of the entry: the one that leads publishes,
+// with the names of all, and writes again when these have been others for half a minute.
+//
 // Replicas of a controller without a lease (controller.WithoutTeardown) all work, and all publish. Each says once what
 // it is, when it starts, so who started last is heard; after that it writes only if its controller is not in the entry.
 //
@@ -111,6 +114,8 @@ type publisher struct {
 	said    bool // it has published since it was made
 	warned  notify.Fact
 	doubted notify.Fact // of the controller that describes the kind
+
+	members membership // of this term
 
 	elsewhere bool       // JetStream is not that of the primary
 	displaced []identity // by this publisher, as they were not there
@@ -194,7 +199,7 @@ const (
 func (p *publisher) Run(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.opened, p.doubted = false, notify.Fact{}
+	p.opened, p.doubted, p.members = false, notify.Fact{}, membership{}
 	logger := klog.FromContext(ctx)
 	if p.schemaErr != nil {
 		logger.Error(p.schemaErr, "The kind is published without a schema")
@@ -215,7 +220,7 @@ func (p *publisher) Run(ctx context.Context) {
 		} else {
 			retry, p.warned = min(firstRetry, p.Interval), notify.Fact{}
 		}
-		if !pause(ctx, wait) {
+		if !p.pause(ctx, wait) {
 			return
 		}
 	}
@@ -256,6 +261,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	entry.Controllers = slices.Clone(entry.Controllers)
 	entry.Controllers[0].Instance = p.engine.InstanceID()
 	entry.Controllers[0].Owns, entry.Controllers[0].Watches = resources(p.engine) // some come and go
+	entry.Controllers[0].Shards = p.sharing()
 	key := Key(entry.Kind, entry.APIVersion)
 	for attempt := 1; ; attempt++ {
 		now, err := b.get(ctx, key)

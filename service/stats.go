@@ -70,7 +70,10 @@ type Member struct {
 	Name          string `json:"name"`
 	Weight        int    `json:"weight"`
 	Slots         int    `json:"slots"`
-	Leaving       bool   `json:"leaving,omitempty"`
+	Moving        int    `json:"moving,omitempty"`  // of its slots, that another one is to have
+	Coming        int    `json:"coming,omitempty"`  // slots that it is to have, and has not
+	Leaving       bool   `json:"leaving,omitempty"` // it hands its slots over, and ends
+	Leading       bool   `json:"leading,omitempty"` // it holds the ordinary lease
 	Workers       int    `json:"workers"`
 	Running       int    `json:"running"`
 	Ready         int    `json:"ready"`
@@ -81,6 +84,9 @@ type Member struct {
 	TeardownsOwed int    `json:"teardownsOwed"`
 	Reconciles    uint64 `json:"reconciles"`
 	Failures      uint64 `json:"failures"`
+	// Since is when it joined, by its own clock, and LeadingSince since when it holds the lease.
+	Since        time.Time `json:"since,omitzero"`
+	LeadingSince time.Time `json:"leadingSince,omitzero"`
 }
 
 // shared adds what the other members have to the answer of one.
@@ -94,7 +100,8 @@ func (s *Stats) shared(of *controller.ShardStats) {
 	}
 	for _, m := range of.Members {
 		s.Shards.Members = append(s.Shards.Members, Member{
-			Name: printable.Text(m.Name), Weight: m.Weight, Slots: m.Slots, Leaving: m.Leaving,
+			Name: printable.Text(m.Name), Weight: m.Weight, Slots: m.Slots, Moving: m.Moving, Coming: m.Coming,
+			Leaving: m.Leaving, Since: m.Since, Leading: m.Leading, LeadingSince: m.LeadingSince,
 			Workers: m.Workers, Running: m.Running, Ready: m.Ready, Delayed: m.Delayed, Failing: m.Failing,
 			Parked: m.Parked, Looping: m.Looping, TeardownsOwed: m.TeardownsOwed,
 			Reconciles: m.Reconciles, Failures: m.Failures,

@@ -20,8 +20,16 @@ type said struct {
 	Due  []passed    `json:"due,omitempty"`
 	// Heard is up to which of what others say is due this one has heard, by member.
 	Heard map[string]uint64 `json:"heard,omitempty"`
+	// Leads is since when this one holds the ordinary lease; nil if it does not.
+	Leads *time.Time `json:"leads,omitempty"`
 	// Work is how much it has in hand. It is no reason to say anything, and goes along with what is said anyway.
 	Work *MemberWork `json:"work,omitempty"`
+}
+
+// memberLeads is which member leads, by its id, and since when.
+type memberLeads struct {
+	id    string
+	since time.Time
 }
 
 // talk is what members say to each other. It implements that part of shards.Host.
@@ -29,6 +37,7 @@ type talk struct {
 	*Engine
 	passing passing
 	works   atomic.Pointer[map[string]MemberWork] // what the others have in hand, by id
+	leader  atomic.Pointer[memberLeads]           // which of the others leads; nil if none says so
 	says    atomic.Pointer[said]
 	heard   atomic.Pointer[map[string]json.RawMessage]
 	changed chan struct{} // has an element when what this member says may have changed
@@ -113,7 +122,7 @@ func (t *talk) form() bool {
 		asks := t.brake.Asks(t.Works)
 		now.Asks = &asks
 	}
-	now.Due, now.Heard = t.passing.now(), t.passing.hears()
+	now.Due, now.Heard, now.Leads = t.passing.now(), t.passing.hears(), t.leadership.since.Load()
 	if before := t.says.Load(); before != nil && reflect.DeepEqual(*before, now) {
 		return false
 	}
@@ -130,6 +139,7 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 	var asks []brake.Asks
 	var told *brake.Told
 	work, me := map[string]MemberWork{}, t.sharing.ID()
+	var leader *memberLeads
 	var acknowledged []uint64
 	for id, says := range *heard {
 		var one said
@@ -143,6 +153,9 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 		if one.Work != nil {
 			work[id] = *one.Work
 		}
+		if one.Leads != nil && (leader == nil || one.Leads.After(leader.since)) {
+			leader = &memberLeads{id, *one.Leads}
+		}
 		if one.Asks != nil {
 			asks = append(asks, *one.Asks)
 			asked = asked || !one.Asks.IsZero()
@@ -152,6 +165,7 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 		}
 	}
 	t.works.Store(&work)
+	t.leader.Store(leader)
 	t.passing.acknowledged(acknowledged)
 	t.passing.forget(func(member string) bool { return (*heard)[member] != nil })
 	switch {

@@ -15,6 +15,7 @@ import (
 // leadership is whether this replica works, waits for the lease, or stops.
 type leadership struct {
 	leads    atomic.Bool                // a term has begun and has not ended
+	since    atomic.Pointer[time.Time]  // when that was; nil without such a term
 	won      atomic.Pointer[lease.Term] // of that term; nil without a lease
 	stopping atomic.Bool                // the controller stops
 	holder   atomic.Pointer[string]     // who held the lease when it was read last; nil: it was not read
@@ -22,6 +23,20 @@ type leadership struct {
 
 	mu    sync.RWMutex
 	waits bool // for the lease, with warm caches
+}
+
+// leads notes that this replica leads from now on, or no more. Other members are told.
+func (e *Engine) leads(now bool) {
+	var since *time.Time
+	if now {
+		at := time.Now().UTC()
+		since = &at
+	}
+	e.leadership.since.Store(since)
+	e.leadership.leads.Store(now)
+	if e.sharing != nil {
+		notifyOf(e.sharing.changed)
+	}
 }
 
 // waitNoMore is for a term that begins.

@@ -23,7 +23,7 @@ type passed struct {
 // passing has what others are told of, and what they have told. What is said is a state: it stays until each other
 // member has said that it heard of it, or has lost its lease. Who gains a slot looks at all its keys anyway.
 type passing struct {
-	lasts time.Duration // how long each is said
+	lasts time.Duration // at most how long each is said
 
 	mu      sync.Mutex
 	last    uint64

@@ -49,8 +49,8 @@ func (s *sharing) Join(ctx context.Context) {
 		case apierrors.IsNotFound(err):
 			err = nil
 		case holder != "":
-			wait, err = aloneLook, fmt.Errorf("%q works alone, without WithShards: this replica works once that one "+
-				"has ended", printable.Text(holder))
+			wait, err = aloneLook, fmt.Errorf("%w: %q works without WithShards, and this replica works once that one "+
+				"has ended. In a rolling update this passes", lease.ErrAlone, printable.Text(holder))
 		case err != nil:
 			wait = aloneLook
 		}
@@ -74,8 +74,8 @@ func (e *Engine) leaseSeen(value []byte) {
 func (e *Engine) barredByMembers(ctx context.Context) (why, err error) {
 	ids, err := record.ShardStore{Records: e.records}.Members(ctx)
 	if err == nil && len(ids) > 0 {
-		why = fmt.Errorf("%d replicas work with WithShards, such as %q, and this one is without: it works once they "+
-			"have ended", len(ids), printable.Text(ids[0]))
+		why = fmt.Errorf("%w: %d work with WithShards, such as %q, and this one is without: it works once all those "+
+			"have ended. In a rolling update this passes", lease.ErrShared, len(ids), printable.Text(ids[0]))
 	}
 	return why, err
 }

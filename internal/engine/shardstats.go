@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/shards"
 )
@@ -14,6 +15,8 @@ type ShardStats struct {
 	Open           int                   // those in which work may start
 	Refused        uint64                // writes that were refused because their slot had moved
 	Work           map[string]MemberWork // of each member, by id, as it said last; of this one as it is
+	Leader         string                // the id of the one that holds the ordinary lease; "" if that is not known
+	LeaderSince    time.Time
 }
 
 // MemberWork is how much a member has in hand.
@@ -55,9 +58,16 @@ func (e *Engine) ShardStats() *ShardStats {
 	if others := s.works.Load(); others != nil {
 		maps.Copy(now.Work, *others)
 	}
+	if other := s.leader.Load(); other != nil {
+		now.Leader, now.LeaderSince = other.id, other.since
+	}
 	for _, m := range now.Members {
-		if m.Here {
-			now.Work[m.ID] = *e.inHandHere()
+		if !m.Here {
+			continue
+		}
+		now.Work[m.ID] = *e.inHandHere()
+		if since := e.leadership.since.Load(); since != nil && e.Leads() {
+			now.Leader, now.LeaderSince = m.ID, *since
 		}
 	}
 	return now

@@ -33,21 +33,37 @@ const loadPatience = 10 * time.Second
 // ends: another process has to.
 func (s *sharing) Idle() <-chan struct{} {
 	idle := s.slots.Idle()
-	if s.opts.GracePeriod < 0 {
-		return idle
+	select {
+	case <-idle:
+	default:
+		go s.awaitIdle(idle)
 	}
-	patience := time.NewTimer(max(s.opts.GracePeriod, stuckPatience) + stuckPatience)
-	go func() {
-		defer patience.Stop()
+	return idle
+}
+
+// awaitIdle tells of what runs although this replica is no member any more, until it has returned or Run ends. When the
+// controller stops, that is for Run to say.
+func (s *sharing) awaitIdle(idle <-chan struct{}) {
+	look := time.NewTicker(returnPatience)
+	defer look.Stop()
+	for lost, patience := time.Now(), max(s.opts.GracePeriod, stuckPatience)+stuckPatience; ; {
 		select {
 		case <-idle:
+			s.health.Set(s.runCtx, running.ProblemEndOfTerm, nil)
 			return
-		case <-patience.C:
+		case <-s.runCtx.Done():
+			return
+		case <-look.C:
+		}
+		err := running.EndOfTerm(s.name, s.stats.Running.Load() > 0, s.queue.RunningKeys(10))
+		s.health.Set(s.runCtx, running.ProblemEndOfTerm, err)
+		if time.Since(lost) < patience || s.opts.GracePeriod < 0 {
+			continue
 		}
 		select {
-		case s.stuck <- running.EndOfTerm(s.name, s.stats.Running.Load() > 0, s.queue.RunningKeys(10)):
+		case s.stuck <- err:
 		default: // it is told already
 		}
-	}()
-	return idle
+		return
+	}
 }

@@ -63,12 +63,12 @@ func (e *Engine) serve(ctx, life, election, runCtx context.Context, won *lease.T
 		t.Lease = won
 	}
 	e.leadership.won.Store(won)
-	e.leadership.leads.Store(true)
+	e.leads(true)
 	for range e.workersOfTerm() {
 		loops.Go(func() { e.work(t) })
 	}
 	<-ctx.Done()
-	e.leadership.leads.Store(false)
+	e.leads(false)
 	cancel(cmp.Or(context.Cause(life), ErrLeaseLost)) // ctx may end before termCtx notices that life has ended
 	reports.End(life)
 	// Nothing of this term may still run when the next one, here or elsewhere, begins.

@@ -23,8 +23,11 @@ var ErrOtherControllers = errors.New("the holder of the lease runs other control
 // ErrNotRenewed says that the holder does not renew the lease, and that its record asks for more time.
 var ErrNotRenewed = errors.New("the holder of the lease does not renew it")
 
-// ErrShared says that the holder shares the keys with other replicas, and this replica works alone or not at all.
-var ErrShared = errors.New("the holder of the lease shares the keys with others")
+// ErrShared says that replicas share the keys, and this one works alone or not at all: it waits until they have ended.
+var ErrShared = errors.New("other replicas share the keys")
+
+// ErrAlone is the opposite: a replica works alone, and this one shares the keys or does not work at all.
+var ErrAlone = errors.New("another replica works alone")
 
 // ErrNoHolder says that a replica waits although none holds the lease: the key, or the stream, was deleted, or a backup
 // was restored, and a holder that has not noticed may work on.

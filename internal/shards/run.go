@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nuid"
 )
 
 // Run is a member until ctx ends. Then it leaves: it hands its slots over for as long as grace allows, and ends what
@@ -25,8 +23,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	if !s.awaitListed(ctx) {
 		return nil
 	}
-	// Of two lives with one name the older one has the lower id.
-	id := fmt.Sprintf("%s-%013d-%s", s.Name, time.Now().UnixMilli(), nuid.Next())
+	id := idOf(s.Name, time.Now())
 	l := &life{id: id, before: s.before, slots: map[int]*held{}, urgent: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(over)
 	defer l.cancel(ErrLeft)
@@ -50,13 +47,27 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	l.cancel(ErrLeft)
 	renewing.Wait()
 	l.moving.Wait()
-	<-s.Host.Idle()
+	s.awaitIdle(ctx)
 	s.mu.Lock()
 	s.life, s.before = nil, l.id
 	s.mu.Unlock()
 	s.deadline.Store(nil)
 	lease.leave()
 	return nil
+}
+
+// awaitIdle returns when nothing runs that began in a life that is over. No other life begins before, and it says so.
+func (s *Shards) awaitIdle(ctx context.Context) {
+	idle := s.Host.Idle()
+	select {
+	case <-idle:
+		return
+	default:
+	}
+	if ctx.Err() == nil {
+		s.Report(ctx, errAwaitsIdle)
+	}
+	<-idle
 }
 
 func (s *Shards) awaitListed(ctx context.Context) bool {

@@ -61,6 +61,10 @@ var (
 	ErrLeft       = errors.New("the member leaves")
 )
 
+// errAwaitsIdle is why there is no lease although one could be had.
+var errAwaitsIdle = errors.New("the lease of this member has ended, and others may have its slots: it joins anew " +
+	"when what ran under that lease has returned")
+
 // Shards is a member.
 type Shards struct {
 	Config

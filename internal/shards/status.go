@@ -1,9 +1,13 @@
 package shards
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nuid"
 )
 
 // Held is how many slots the member has, and how many of them it hands over.
@@ -63,7 +67,7 @@ type Status struct {
 	Members []MemberStatus // by name
 	// Unowned are the slots that no member has whose lease is there, and Moving those that another one is to have.
 	Unowned, Moving int
-	// Epoch is the highest of all epochs: it grows with each slot that moves.
+	// Epoch is the highest of all epochs: it grows with each slot that moves, and goes back only with the store.
 	Epoch uint64
 	// RestsUntil is when slots may be taken again whose owners are not known (T4); zero if they may.
 	RestsUntil time.Time
@@ -73,9 +77,30 @@ type Status struct {
 type MemberStatus struct {
 	ID, Name string
 	Weight   int
-	Slots    int // that it has
+	Slots    int       // that it has
+	Moving   int       // those of them that another one is to have
+	Coming   int       // that it is to have, and has not
+	Since    time.Time // when it joined, by its own clock; zero if that is not known
 	Leaving  bool
 	Here     bool // it is this one
+}
+
+// idOf is an id for a member that joins at a time. Of two lives with one name the older one has the lower id.
+func idOf(name string, joins time.Time) string {
+	return fmt.Sprintf("%s-%0*d-%s", name, millisDigits, joins.UnixMilli(), nuid.Next())
+}
+
+// millisDigits is how many digits an id has of the time, in milliseconds: enough until the year 2286.
+const millisDigits = 13
+
+// joinedAt is when the member of an id joined; zero if the id does not say so.
+func joinedAt(id, name string) time.Time {
+	at, _, _ := strings.Cut(strings.TrimPrefix(id, name+"-"), "-")
+	millis, err := strconv.ParseUint(at, 10, 63)
+	if err != nil || len(at) != millisDigits {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(millis)).UTC()
 }
 
 // Status says how the slots are shared.
@@ -86,15 +111,21 @@ func (s *Shards) Status() Status {
 	if time.Now().Before(s.restsTo) {
 		now.RestsUntil = s.restsTo
 	}
-	has := map[string]int{}
+	has, gives, gets := map[string]int{}, map[string]int{}, map[string]int{}
 	for slot, is := range s.view.slots {
 		now.Epoch = max(now.Epoch, is.revision)
+		there := s.view.nameOf(is.owner, s.Duration) != ""
+		moves := len(s.winners) > 0 && s.winners[slot] != is.owner
+		if moves {
+			gets[s.winners[slot]]++
+		}
 		switch {
-		case s.view.nameOf(is.owner, s.Duration) == "":
+		case !there:
 			now.Unowned++
 			continue
-		case len(s.winners) > 0 && s.winners[slot] != is.owner:
+		case moves:
 			now.Moving++
+			gives[is.owner]++
 		}
 		has[is.owner]++
 	}
@@ -103,8 +134,8 @@ func (s *Shards) Status() Status {
 			continue
 		}
 		now.Members = append(now.Members, MemberStatus{
-			ID: id, Name: m.Name, Weight: max(m.Weight, 1), Slots: has[id], Leaving: m.Leaving,
-			Here: s.life != nil && s.life.id == id,
+			ID: id, Name: m.Name, Weight: max(m.Weight, 1), Slots: has[id], Moving: gives[id], Coming: gets[id],
+			Since: joinedAt(id, m.Name), Leaving: m.Leaving, Here: s.life != nil && s.life.id == id,
 		})
 	}
 	slices.SortFunc(now.Members, func(a, b MemberStatus) int {

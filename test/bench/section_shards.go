@@ -115,7 +115,7 @@ func shardHeap(ctx context.Context, run *scaleRun, n int, heaps *figure) (err er
 }
 
 // shardKeeps is longer than what leaves a replica with its slots stays in its caches.
-const shardKeeps = 20 * time.Second
+const shardKeeps = 12 * time.Second
 
 // awaitOpen returns when all slots are open at one of the members.
 func awaitOpen(ctx context.Context, members []*process) error {

@@ -279,6 +279,8 @@ func TestTheSchemaOfEntriesHasEachMemberAndRefusesWhatIsNone(t *testing.T) {
 		"controller": {reflect.TypeFor[registry.Controller](), schema.Defs["controller"]},
 		"resource":   {reflect.TypeFor[registry.Resource](), schema.Defs["resource"]},
 		"column":     {reflect.TypeFor[registry.Column](), schema.Defs["column"]},
+		"shards":     {reflect.TypeFor[registry.Shards](), schema.Defs["shards"]},
+		"member":     {reflect.TypeFor[registry.Member](), schema.Defs["member"]},
 	} {
 		want := membersOf(of.goType)
 		compare(t, name, want, keys(of.schema.Properties))
@@ -290,7 +292,9 @@ func TestTheSchemaOfEntriesHasEachMemberAndRefusesWhatIsNone(t *testing.T) {
 	}
 	compiled := kindsSchema(t)
 	for entry, want := range map[string]bool{
-		`{"schemaVersion":1,"kind":"A","bucket":"a","namespaced":false,"describedBy":"c","controllers":[{"name":"c","since":"2026-01-02T03:04:05Z","more":1}],"more":1}`: true,
+		`{"schemaVersion":1,"kind":"A","bucket":"a","namespaced":false,"describedBy":"c","controllers":[{"name":"c","since":"2026-01-02T03:04:05Z","more":1}],"more":1}`:                                                                       true,
+		`{"schemaVersion":1,"kind":"A","bucket":"a","namespaced":false,"describedBy":"c","controllers":[{"name":"c","since":"2026-01-02T03:04:05Z","shards":{"slots":8,"members":[{"name":"a","weight":1}],"since":"2026-01-02T03:04:05Z"}}]}`: true,
+		`{"schemaVersion":1,"kind":"A","bucket":"a","namespaced":false,"describedBy":"c","controllers":[{"name":"c","since":"2026-01-02T03:04:05Z","shards":{"members":[]}}]}`:                                                                 false,
 		`{}`: false, `[]`: false,
 		`{"schemaVersion":2,"kind":"A","bucket":"a","namespaced":false,"describedBy":"c","controllers":[]}`:             false,
 		`{"schemaVersion":1,"kind":"A","bucket":"a.b","namespaced":false,"describedBy":"c","controllers":[]}`:           false,

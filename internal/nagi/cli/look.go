@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 
+	"github.com/nagi-runtime/nagi/internal/nagi/kinds"
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/registry"
 	"github.com/spf13/cobra"
@@ -15,9 +16,11 @@ func (t *tool) lookCommands() []*cobra.Command {
 func (t *tool) kindsCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:     "kinds",
-		Short:   "List the kinds that there are, and their controllers",
-		Long:    "Kinds lists what the registry has. With -o wide it shows what the controllers own and watch, too.",
+		Use:   "kinds",
+		Short: "List the kinds that there are, and their controllers",
+		Long: `Kinds lists what the registry has: of replicas that share the keys also how many slots there are, and how
+many members, as the registry was told when they changed last. With -o wide it shows what the controllers own and watch,
+and names the members. nagi top asks them how they are.`,
 		Example: "  nagi kinds\n  nagi kinds -o wide\n  nagi kinds -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,7 +65,11 @@ func (t *tool) printKinds(all []*registry.Entry, wide bool) error {
 	for _, e := range all {
 		var by, owned, watched []string
 		for _, c := range e.Controllers {
-			by = append(by, strings.TrimSpace(c.Name+" "+c.Version))
+			sharing := kinds.Sharing(&c)
+			if wide {
+				sharing = kinds.Sharers(&c)
+			}
+			by = append(by, withSharing(strings.TrimSpace(c.Name+" "+c.Version), sharing))
 			owned, watched = append(owned, inPlaces(c.Owns)...), append(watched, inPlaces(c.Watches)...)
 		}
 		namespaced := "no"
@@ -82,6 +89,13 @@ func (t *tool) printKinds(all []*registry.Entry, wide bool) error {
 		t.Notef("There are no kinds: a controller with the option registry.Publish publishes its own.\n")
 	}
 	return table.Flush()
+}
+
+func withSharing(name, sharing string) string {
+	if sharing == "" {
+		return name
+	}
+	return name + " (" + sharing + ")"
 }
 
 func inPlaces(all []registry.Resource) (names []string) {

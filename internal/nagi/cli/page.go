@@ -23,9 +23,9 @@ func (t *tool) uiCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve the live page",
-		Long: `ui serves a page for a browser, and prints its address: controllers with their queues, kinds and
-documents, one document with what it owns and why it waits, what waits, and a banner while a brake holds deletes. It
-follows changes.
+		Long: `ui serves a page for a browser, and prints its address: controllers with their queues and the
+members that share the keys, kinds and documents, one document with what it owns and why it waits, what waits, and a
+banner while a brake holds deletes. It follows changes.
 
 It shows what you may read, to whoever can open the address: that is this machine alone, unless --listen and --remote
 say otherwise. It changes nothing, unless --allow-actions lets it: then its forms can reconcile, unpark, suspend and

@@ -21,8 +21,9 @@ func (t *tool) topCommand() *cobra.Command {
 		Short: "Show the controllers: who leads, how fast, what waits and what fails",
 		Long: `top shows the controllers of all kinds, or of one: kind, replicas, reconciles in a second between two
 looks, running reconciles of all workers, keys that are ready, delayed, failing, parked and looping, deletes that are
-owed, how long the oldest ready key has waited, and the brake; then the leader, the reconcile that has run for longest,
-the slowest keys of the last ten minutes, and what is degraded.
+owed, how long the oldest ready key has waited, and the brake; then the leader, the members that share the keys with
+their slots (where there are shards), the reconcile that has run for longest, the slowest keys of the last ten minutes,
+and what is degraded.
 
 On a terminal it is drawn again every --interval, until q or Ctrl-C. Else, and with --once, it looks twice and prints.`,
 		Example: `  nagi top --once

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -57,5 +58,26 @@ func TestTopWithoutAnAnswerSaysSo(t *testing.T) {
 		if r.code != CodeUnreachable {
 			t.Errorf("%+v", r)
 		}
+	})
+}
+
+// TestTopShowsMembers that share the keys: whose slots are where, what moves, and who leads.
+func TestTopShowsMembers(t *testing.T) {
+	inShards(t, func(w *world, stop map[string]func()) {
+		said := w.ok("top", "--once")
+		w.wantIn(said, "64 slots, shared by 2 members", "a: ", "b: ", ", leads for ")
+		if strings.Count(said, "leads for") != 1 || strings.Contains(said, "move") || strings.Contains(said, "gives") || strings.Contains(said, "gets") {
+			t.Errorf("all is calm, and it says\n%s", said)
+		}
+		for i := range 20 {
+			w.put("websites", fmt.Sprintf("shop.long%d", i), `{"spec":{"host":"takes.example"}}`)
+		}
+		time.Sleep(3 * time.Second)
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); stop["b"]() }()
+		time.Sleep(3 * time.Second)
+		w.wantIn(w.ok("top", "--once"), ", 1 move", "b: 1 slots, ", ", gives 1 away, ", ", leaves", ", gets 1, leads for ")
+		<-stopped
+		w.wantIn(w.ok("top", "--once"), "64 slots, all of one member")
 	})
 }

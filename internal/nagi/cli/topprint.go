@@ -105,6 +105,9 @@ func (r *row) printMembers(s *out.Streams) {
 		return
 	}
 	calm := fmt.Sprintf("%d slots, shared by %d members", sh.Slots, len(sh.Members))
+	if len(sh.Members) == 1 {
+		calm = fmt.Sprintf("%d slots, all of one member", sh.Slots)
+	}
 	if sh.Moving > 0 {
 		calm += s.Paint(out.Warn, fmt.Sprintf(", %d move", sh.Moving))
 	}
@@ -115,6 +118,12 @@ func (r *row) printMembers(s *out.Streams) {
 	for _, m := range sh.Members {
 		says := fmt.Sprintf("%d slots, runs %d/%d, %d ready, %d delayed",
 			m.Slots, m.Running, m.Workers, m.Ready, m.Delayed)
+		if m.Moving > 0 {
+			says += s.Paint(out.Warn, fmt.Sprintf(", gives %d away", m.Moving))
+		}
+		if m.Coming > 0 {
+			says += s.Paint(out.Warn, fmt.Sprintf(", gets %d", m.Coming))
+		}
 		for _, bad := range []struct {
 			n    int
 			what string
@@ -123,6 +132,9 @@ func (r *row) printMembers(s *out.Streams) {
 			if bad.n > 0 {
 				says += ", " + s.Paint(bad.tone, fmt.Sprintf("%d %s", bad.n, bad.what))
 			}
+		}
+		if m.Leading {
+			says += ", leads" + forSince(m.LeadingSince)
 		}
 		if m.Leaving {
 			says += s.Paint(out.Warn, ", leaves")

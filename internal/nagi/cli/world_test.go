@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,14 +78,21 @@ func inWorld(t *testing.T, test func(w *world)) {
 
 func newWorld(t *testing.T, opts ...natstest.Option) *world {
 	t.Helper()
-	w := &world{T: t, srv: natstest.Start(t, opts...)}
-	w.nc, w.js = natstest.Connect(t, w.srv.URL())
+	w := emptyWorld(t, opts...)
 	w.startController()
 	return w
 }
 
+// emptyWorld has no controller yet.
+func emptyWorld(t *testing.T, opts ...natstest.Option) *world {
+	t.Helper()
+	w := &world{T: t, srv: natstest.Start(t, opts...), stop: func() {}}
+	w.nc, w.js = natstest.Connect(t, w.srv.URL())
+	return w
+}
+
 // startController starts a replica with clients and a connection for its service of its own.
-func (w *world) startController() {
+func (w *world) startController(opts ...controller.Option) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	nc, js := natstest.Connect(w.T, w.srv.URL())
@@ -103,21 +111,44 @@ func (w *world) startController() {
 	rec, err := recorder.New(recorder.Config{JetStream: js, Component: "websites", Storage: jetstream.MemoryStorage})
 	w.must(err)
 	rec.RegisterKind("Website", &website{})
-	c, err := controller.New("websites", w.websites, w.reconciler(), controller.Owns(w.pages),
-		controller.WithPlan(), controller.WithEventRecorder(rec), svc.Controller(), registry.Publish(registry.Options{Version: "v1.2.3"}))
+	c, err := controller.New("websites", w.websites, w.reconciler(), append(opts, controller.Owns(w.pages),
+		controller.WithPlan(), controller.WithEventRecorder(rec), svc.Controller(), registry.Publish(registry.Options{Version: "v1.2.3"}))...)
 	w.must(err)
 	stopController, stopService := natstest.Run(w.T, c.Run), natstest.Run(w.T, svc.Run)
-	w.stop = func() {
+	websites, pages := w.websites, w.pages
+	w.stop = sync.OnceFunc(func() {
 		stopController()
 		stopService()
 		_ = rec.Close(context.Background())
-		w.websites.Close()
-		w.pages.Close()
+		websites.Close()
+		pages.Close()
 		cancel()
 		own.Close()
 		nc.Close()
-	}
-	w.Cleanup(func() { w.stop(); w.stop = func() {} })
+	})
+	w.Cleanup(w.stop)
+}
+
+// member starts a replica that shares the keys with others, and returns how to stop it.
+func (w *world) member(name string, opts ...controller.Option) (stop func()) {
+	w.Helper()
+	w.startController(append(opts, controller.WithShards(64), controller.WithMember(name, 1))...)
+	time.Sleep(5 * time.Second)
+	return w.stop
+}
+
+// inShards runs a test in a world with the members a and b, of which a leads.
+func inShards(t *testing.T, test func(w *world, stop map[string]func())) {
+	t.Helper()
+	natstest.Test(t, func(t *testing.T) {
+		w := emptyWorld(t)
+		stop := map[string]func(){}
+		for _, name := range []string{"a", "b"} {
+			stop[name] = w.member(name)
+		}
+		w.everyday()
+		test(w, stop)
+	})
 }
 
 // stopController stops the replica.

@@ -113,7 +113,7 @@ func (p *Page) why(ctx context.Context, name string, kind *kinds.Kind, key strin
 	}
 	w.State = controller.KeyState(printable.Text(string(w.State)))
 	w.Says, w.Error = printable.Message(w.Says), printable.Message(w.Error)
-	w.WokenBy, w.Reasons = printable.Text(w.WokenBy), printable.Text(w.Reasons)
+	w.WokenBy, w.Reasons, w.Member = printable.Text(w.WokenBy), printable.Text(w.Reasons), printable.Text(w.Member)
 	return w
 }
 

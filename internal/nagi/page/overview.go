@@ -26,6 +26,7 @@ type controllerCard struct {
 	Plots      []plot
 	Degraded   []service.Problem
 	Longest    *service.Longest
+	Shards     *shared // nil if its replicas do not share the keys
 	Asked      time.Time
 }
 
@@ -68,7 +69,7 @@ func cardOf(c *controllerHistory, now time.Time) controllerCard {
 	if s == nil {
 		return card
 	}
-	card.Synced = s.Synced
+	card.Synced, card.Shards = s.Synced, sharedOf(s.Shards)
 	if s.LongestRunning != nil {
 		longest := *s.LongestRunning
 		longest.Key = printable.Text(c.kind + "/" + longest.Key)

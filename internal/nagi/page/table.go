@@ -35,7 +35,11 @@ func (p *Page) listKinds(ctx context.Context, v *view) error {
 		row.Path = pathOf(row.Name, "")
 		var by []string
 		for _, c := range e.Controllers {
-			by = append(by, printable.Text(strings.TrimSpace(c.Name+" "+c.Version)))
+			name := printable.Text(strings.TrimSpace(c.Name + " " + c.Version))
+			if sharing := kinds.Sharing(&c); sharing != "" {
+				name += " (" + sharing + ")"
+			}
+			by = append(by, name)
 		}
 		row.Controllers = strings.Join(by, ", ")
 		rows = append(rows, row)
