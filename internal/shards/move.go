@@ -172,7 +172,7 @@ func (s *Shards) drained(
 			time.AfterFunc(overduePause, func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				h.overdue = true
+				h.overdue = h.resumed == resumed // else it is over, and another may have begun
 				s.look()
 			})
 		case <-resumed:
