@@ -31,7 +31,8 @@ func TestNoWorkStartsOnceTheClockSaysThatTheLeaseIsOver(t *testing.T) {
 // TestWhatIsTooLongToBeSaidCostsNoLease: none of it is said, until it is shorter.
 func TestWhatIsTooLongToBeSaidCostsNoLease(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		a, b := w.join("a"), w.join("b")
+		calm := func(n *node, _ *Config) { n.host.rests = time.Hour }
+		a, b := w.join("a", calm), w.join("b", calm)
 		w.held(a, b)
 		id := a.ID()
 		for _, of := range []struct {
@@ -101,7 +102,7 @@ func TestAMemberWhoseKeyIsDeletedByHandStopsBeforeAnotherTakesItsSlots(t *testin
 	for name, late := range map[string]time.Duration{"at once": 0, "with its renewal": 2 * renews} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(w *world) {
-				first := w.join("a", func(n *node, _ *Config) { n.host.takes = time.Hour })
+				first := w.join("a", func(n *node, c *Config) { n.reports(c); n.host.takes = time.Hour })
 				second := w.join("b")
 				w.held(first, second)
 				time.Sleep(lasts + renews/2)
@@ -109,6 +110,11 @@ func TestAMemberWhoseKeyIsDeletedByHandStopsBeforeAnotherTakesItsSlots(t *testin
 				id, began := first.ID(), time.Now()
 				first.slowly(late)
 				w.del(memberKey(id))
+				time.AfterFunc(lasts-renews, func() {
+					if moves, _ := first.reported(); !strings.Contains(moves, "the slots of member "+id+" are not taken before") {
+						t.Errorf("it reports %q", moves)
+					}
+				})
 				natstest.Eventually(t, "it has noticed", func() bool { return first.ID() != id })
 				if took := time.Since(began); took > min(late, renews)+10*time.Millisecond {
 					t.Errorf("it notices after %v", took)
@@ -162,4 +168,27 @@ func TestASlotWhoseKeyIsDeletedByHandRestsForALease(t *testing.T) {
 			t.Errorf("it goes on to report %q", rest)
 		}
 	})
+}
+
+// TestTheSlotsOfADeadMemberAreTakenInTimeByOneThatCameAfterItDied: that one does not know since when the lease was not
+// renewed, but that the server has ended it, and not a person.
+func TestTheSlotsOfADeadMemberAreTakenInTimeByOneThatCameAfterItDied(t *testing.T) {
+	for name, next := range map[string]string{"under the same name": "a", "under another": "c"} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				first, second := w.join("a"), w.join("b")
+				w.held(first, second)
+				time.Sleep(renews + time.Millisecond) // it has just renewed
+				died := time.Now()
+				first.wire.set(func(s *wire) { s.away = true })
+				time.Sleep(lasts - renews)
+				third := w.join(next)
+				w.held(second, third)
+				if took := time.Since(died); took > lasts+2*time.Second {
+					t.Errorf("all slots are at work after %v", took)
+				}
+				first.wire.set(func(s *wire) { s.away = false })
+			})
+		})
+	}
 }

@@ -226,7 +226,7 @@ func (n *node) watchOnce(ctx context.Context) {
 func entryOf(subject string, revision uint64, header nats.Header, data []byte) Entry {
 	e := Entry{Key: strings.TrimPrefix(subject, "$KV.shards."), Revision: revision, Value: data}
 	if header.Get("KV-Operation") != "" || header.Get("Nats-Marker-Reason") != "" {
-		e.Value = nil
+		e.Value, e.Expired = nil, header.Get("Nats-Marker-Reason") == "MaxAge"
 	}
 	return e
 }
