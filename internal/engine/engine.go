@@ -144,7 +144,7 @@ func New[T entity.IEntity](
 		primaryHandlerHost: e, Keys: &e.keys, Hashes: &e.hashes, Queue: e.queue, Counts: &e.stats, Reports: &e.reports,
 		NoteKey: e.noteKey, Notes: e.index.Begun, Shared: opts.WithoutLease,
 		Brake: e.brake, Anchors: e.anchors, Claim: e.claim, Garbled: e.garbled, LeaseRemoved: e.leaseRemoved,
-		LeaseRenewed: e.leadership.noteRenewed, LeaseSeen: e.leaseSeen,
+		LeaseRenewed: e.leadership.noteRenewed, LeaseSeen: e.leaseSeen, SlotsSeen: e.slotsSeen,
 	}
 	e.prune()
 	e.sweeper = &sweeper{

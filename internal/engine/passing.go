@@ -20,6 +20,8 @@ type passed struct {
 	Ops    operation.Operations `json:"ops"`
 }
 
+func (p passed) long() int { return len(p.Key) + len(p.Prefix) }
+
 // passing has what others are told of, and what they have told. What is said is a state: it stays until each other
 // member has said that it heard of it, or has lost its lease. Who gains a slot looks at all its keys anyway.
 type passing struct {
@@ -39,7 +41,7 @@ type saidUntil struct {
 }
 
 const (
-	// mostPassed is how many keys are told at once, and longestPassed how long they are together, in bytes.
+	// mostPassed is how many keys and prefixes are told at once, and longestPassed how long they are together, in bytes.
 	mostPassed    = 200
 	longestPassed = 32 << 10
 	// mostWaiting is how many may wait for that. Beyond, all keys are made due.
@@ -99,13 +101,13 @@ func (p *passing) now() (all []passed) {
 	}
 	long := 0
 	for _, s := range p.says {
-		all, long = append(all, s.passed), long+len(s.Key)
+		all, long = append(all, s.passed), long+s.long()
 	}
 	for len(all) < mostPassed && long < longestPassed && len(p.waiting) > 0 {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
 		p.says = append(p.says, saidUntil{next, now.Add(p.lasts)})
-		all, long = append(all, next), long+len(next.Key)
+		all, long = append(all, next), long+next.long()
 		next.N = 0
 		delete(p.queued, next)
 	}

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +52,34 @@ func TestWhatIsPassedIsSaidUntilAllHaveHeard(t *testing.T) {
 			t.Error("it is said for ever")
 		}
 	})
+}
+
+// TestWhatIsPassedFitsAMessage, however long the keys and the prefixes are, and all of it is said in the end.
+func TestWhatIsPassedFitsAMessage(t *testing.T) {
+	for name, of := range map[string]func(string) passed{
+		"keys": manual, "prefixes": func(prefix string) passed { return passed{All: true, Prefix: prefix, Ops: 1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := &passing{lasts: time.Minute}
+			const many = 300
+			for i := range many {
+				asked.pass(of(fmt.Sprint(strings.Repeat("k", 2900), i)))
+			}
+			heard := 0
+			for asked.any() {
+				now := asked.now()
+				data, err := json.Marshal(now)
+				if err != nil || len(data) > 48<<10 || len(now) == 0 {
+					t.Fatalf("%d are said, in %d bytes: %v", len(now), len(data), err)
+				}
+				heard += len(now)
+				asked.acknowledged([]uint64{now[len(now)-1].N})
+			}
+			if heard != many {
+				t.Errorf("%d are said", heard)
+			}
+		})
+	}
 }
 
 // TestAFloodOfPassedKeysMakesAllDue: what waits is bounded.

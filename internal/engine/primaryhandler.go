@@ -54,6 +54,7 @@ type primaryHandler struct {
 	Garbled      *record.Garbled
 	LeaseRenewed func()             // the cache of records shows that a replica took or renewed the lease
 	LeaseSeen    func(value []byte) // and this is what it wrote
+	SlotsSeen    func()             // what says how many slots there are was written, or is gone
 	LeaseRemoved chan<- struct{}    // gets an element when the key of the lease was seen to vanish
 }
 
@@ -213,6 +214,9 @@ func (o *primaryHandler) Reserved(name string, value []byte) {
 	if name == record.KeyLease && value != nil && lease.HolderOf(value) != "" {
 		o.LeaseRenewed()
 		o.LeaseSeen(value)
+	}
+	if name == record.KeyShards {
+		o.SlotsSeen()
 	}
 	if name == record.KeyLease && value == nil {
 		select {

@@ -16,6 +16,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/queue"
 	"github.com/nagi-runtime/nagi/internal/record"
 	"github.com/nagi-runtime/nagi/internal/shards"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -34,13 +35,14 @@ type sharing struct {
 	remade bool          // the bucket tells of no members, and yet some may work
 	began  chan struct{} // closed when the first slots are open
 	begin  sync.Once
+	fixes  chan struct{} // has an element when it is to be looked how many slots the bucket says there are
 }
 
 // newSharing divides the keys of an engine into slots.
 func (e *Engine) newSharing() *sharing {
 	s := &sharing{
 		Engine: e, slots: newSlots(e.opts.Shards), talk: newTalk(e), slotCaches: e.newSlotCaches(),
-		began: make(chan struct{}),
+		began: make(chan struct{}), fixes: make(chan struct{}, 1),
 	}
 	patience := e.opts.GracePeriod
 	if patience < 0 {
@@ -98,6 +100,7 @@ func (s *sharing) share(election, life, runCtx context.Context) error {
 	loops.Go(func() { s.sweeper.Resync(handOut) })
 	loops.Go(func() { s.sweeper.Remind(handOut) })
 	loops.Go(func() { s.openAll(work) })
+	loops.Go(func() { s.keepSlots(work) })
 	loops.Go(func() { s.talk.run(work, s.Say) })
 	member, leave := context.WithCancel(runCtx)
 	defer leave()
@@ -165,7 +168,11 @@ func (s *sharing) watch(ctx context.Context, loops *sync.WaitGroup) error {
 
 func (s *sharing) applyEntry(obj any, deleted bool) {
 	if name, revision, value, ok := entity.ReservedOf(obj, deleted); ok {
-		s.Shards.Apply(shards.Entry{Key: name[len(record.ShardsPrefix):], Revision: revision, Value: value})
+		gone := natsinformer.DeleteOf(obj)
+		s.Shards.Apply(shards.Entry{
+			Key: name[len(record.ShardsPrefix):], Revision: revision, Value: value,
+			Expired: gone.Evidenced && gone.Reason == natsinformer.ExpiryMarker,
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/printable"
 	"github.com/nagi-runtime/nagi/internal/record"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 )
 
 // Members and a replica without slots never work together. Each writes first, and then looks: the member its own key,
@@ -94,6 +95,37 @@ func (s *sharing) fixSlots(ctx context.Context) (made bool, err error) {
 		return false, fmt.Errorf("controller %q: bucket %s: %w", s.name, s.statusBucket, err)
 	}
 	return made, nil
+}
+
+// slotsSeen has the members look at what says how many slots there are.
+func (e *Engine) slotsSeen() {
+	if e.sharing != nil {
+		notifyOf(e.sharing.fixes)
+	}
+}
+
+// keepSlots writes again how many slots there are, when that was deleted by hand, until ctx ends: else a replica with
+// another number, or one without slots, would find no members. It ends the work of this member if the bucket says
+// another number: keys fall into other slots there. Join waits until it is this one again.
+func (s *sharing) keepSlots(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.fixes:
+		}
+		made, err := s.store().FixSlots(ctx, s.many)
+		switch {
+		case made:
+			printable.Logger(klog.FromContext(ctx)).Info("The number of slots was deleted, and is written again",
+				"key", record.KeyShards, "slots", s.many)
+		case errors.Is(err, record.ErrSlots):
+			s.Expel()
+		case err != nil:
+			pause(ctx, aloneLook)
+			notifyOf(s.fixes)
+		}
+	}
 }
 
 // shardsHealth is the name on the board of what keeps this replica from being a member.

@@ -60,7 +60,7 @@ func (e *leaseOf) acknowledged(ctx context.Context, said Member, sent time.Time,
 	e.revision, e.unacked = revision, time.Time{}
 	e.deadline.Store(&until)
 	e.mu.Lock()
-	e.view.apply(Entry{memberKey(e.life.id), revision, encode(said)})
+	e.view.apply(Entry{Key: memberKey(e.life.id), Revision: revision, Value: encode(said)})
 	e.mu.Unlock()
 	e.look()
 	e.Report(ctx, nil)

@@ -39,7 +39,7 @@ func (s *Shards) move(l *life) {
 		case time.Now().Before(s.restsTo): // T4
 			rest = fmt.Errorf("slots are not taken before %s: what told of their owners has vanished, with its stream "+
 				"or by hand, and one of these may work on that has not noticed",
-				s.restsTo.UTC().Format("2006-01-02T15:04:05.000Z"))
+				stamp(s.restsTo))
 		default:
 			takes[is.owner] = append(takes[is.owner], slot)
 		}
@@ -173,7 +173,7 @@ func (s *Shards) drained(
 			time.AfterFunc(overduePause, func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				h.overdue = true
+				h.overdue = h.resumed == resumed // else it is over, and another may have begun
 				s.look()
 			})
 		case <-resumed:
@@ -247,7 +247,7 @@ func (s *Shards) write(
 		return 0, "", err
 	}
 	there := newView(s.Slots)
-	there.apply(Entry{slotKey(slot), revision, value})
+	there.apply(Entry{Key: slotKey(slot), Revision: revision, Value: value})
 	return revision, there.slots[slot].owner, nil
 }
 

@@ -326,7 +326,7 @@ func TestSlotsWhoseKeysVanishAreTakenAnew(t *testing.T) {
 					t.Fatal(err)
 				}
 				if told {
-					first.Apply(Entry{slotKey(7), before, nil})
+					first.Apply(Entry{Key: slotKey(7), Revision: before, Value: nil})
 				}
 				natstest.Eventually(t, "it is taken anew", func() bool {
 					epoch, ok := first.Owns(7)
@@ -359,7 +359,7 @@ func TestAViewAheadOfItsStoreIsPutRight(t *testing.T) {
 				if owner == "" {
 					owner = first.life.id
 				}
-				first.Apply(Entry{slotKey(slot), 1 << 40, encode(owned{owner})})
+				first.Apply(Entry{Key: slotKey(slot), Revision: 1 << 40, Value: encode(owned{owner})})
 				second := w.join("b", slow)
 				sent := first.wire.sent("slot")
 				w.held(first, second)
@@ -400,16 +400,16 @@ func TestAnotherStoreIsJoinedAnew(t *testing.T) {
 // TestADeleteHidesNothingThatIsWrittenAfterIt, whatever their revisions are: it may be of the store before.
 func TestADeleteHidesNothingThatIsWrittenAfterIt(t *testing.T) {
 	v := newView(few)
-	v.apply(Entry{slotKey(1), 7, encode(owned{"a"})})
-	v.apply(Entry{slotKey(1), 5, nil})
+	v.apply(Entry{Key: slotKey(1), Revision: 7, Value: encode(owned{"a"})})
+	v.apply(Entry{Key: slotKey(1), Revision: 5, Value: nil})
 	if v.slots[1].owner != "a" {
 		t.Errorf("a late delete was taken: %+v", v.slots[1])
 	}
-	v.apply(Entry{slotKey(1), 9, nil})
+	v.apply(Entry{Key: slotKey(1), Revision: 9, Value: nil})
 	if v.slots[1].owner != "" {
 		t.Errorf("a delete was not taken: %+v", v.slots[1])
 	}
-	v.apply(Entry{slotKey(1), 3, encode(owned{"b"})})
+	v.apply(Entry{Key: slotKey(1), Revision: 3, Value: encode(owned{"b"})})
 	if v.slots[1].owner != "b" {
 		t.Errorf("what is there is hidden: %+v", v.slots[1])
 	}
@@ -418,12 +418,12 @@ func TestADeleteHidesNothingThatIsWrittenAfterIt(t *testing.T) {
 // TestAllViewsLeaveOutALifeThatAnotherFollows: of two lives of one member the one before may have its lease for a while.
 func TestAllViewsLeaveOutALifeThatAnotherFollows(t *testing.T) {
 	v := newView(few)
-	v.apply(Entry{memberKey("a-1"), 1, encode(Member{ID: "a-1", Name: "a"})})
-	v.apply(Entry{memberKey("a-2"), 2, encode(Member{ID: "a-2", Name: "a"})})
+	v.apply(Entry{Key: memberKey("a-1"), Revision: 1, Value: encode(Member{ID: "a-1", Name: "a"})})
+	v.apply(Entry{Key: memberKey("a-2"), Revision: 2, Value: encode(Member{ID: "a-2", Name: "a"})})
 	if all := v.candidates(); len(all) != 2 {
 		t.Errorf("two members of one name are %+v", all)
 	}
-	v.apply(Entry{memberKey("a-2"), 3, encode(Member{ID: "a-2", Name: "a", Follows: "a-1"})})
+	v.apply(Entry{Key: memberKey("a-2"), Revision: 3, Value: encode(Member{ID: "a-2", Name: "a", Follows: "a-1"})})
 	if all := v.candidates(); len(all) != 1 || all[0].id != "a-2" || all[0].name != "a" {
 		t.Errorf("one member with two lives is %+v", all)
 	}

@@ -26,6 +26,7 @@ type Entry struct {
 	Key      string
 	Revision uint64
 	Value    []byte
+	Expired  bool // the server has removed the key, because it was not written again in time
 }
 
 // MemberPrefix begins the keys of members. Their ids follow.

@@ -21,9 +21,6 @@ func (s *Shards) take(l *life, slots map[string][]int) {
 	for owner, of := range slots {
 		gone, err := s.isGone(l.ctx, owner)
 		again = again || !gone
-		if err != nil {
-			err = fmt.Errorf("look whether member %s is gone: %w", owner, err)
-		}
 		if l.ctx.Err() == nil {
 			s.ReportMoves(l.ctx, err)
 		}
@@ -62,16 +59,16 @@ func (s *Shards) isGone(ctx context.Context, owner string) (bool, error) {
 	defer cancel()
 	value, revision, err := s.Store.Load(ctx, memberKey(owner))
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("look whether member %s is gone: %w", owner, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if revision != 0 {
-		s.view.apply(Entry{memberKey(owner), revision, value}) // the view is behind
+		s.view.apply(Entry{Key: memberKey(owner), Revision: revision, Value: value}) // the view is behind
 		return false, nil
 	}
 	if at, early := s.view.lastSeen(owner); early && time.Since(at) < s.Duration {
-		return false, nil // T4: its key is gone before its lease was over, so it may work
+		return false, s.view.early.why(owner, s.Duration) // T4: it may work
 	}
 	delete(s.view.early, owner)
 	s.view.gone[owner] = true
@@ -113,5 +110,5 @@ func (s *Shards) leaderSays(slot int, was, revision uint64, owner string) {
 	if revision < was {
 		s.vanished(slot, was)
 	}
-	s.view.apply(Entry{slotKey(slot), revision, encode(owned{owner})})
+	s.view.apply(Entry{Key: slotKey(slot), Revision: revision, Value: encode(owned{owner})})
 }

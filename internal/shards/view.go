@@ -15,9 +15,25 @@ type view struct {
 	slots   []seenSlot
 	gone    map[string]bool // T2: ids whose lease the leader said is gone; none comes back
 	heard   bool            // Host.Heard knows what the members say
-	// early is when members were seen last whose keys went although they had not said that they leave.
-	early map[string]time.Time
+	// early is when members were seen last whose keys went although they had not said that they leave, and the server
+	// had not ended their leases.
+	early early
 }
+
+type early map[string]time.Time
+
+// why is why the slots of a member are not taken whose key went early; nil if that is not known of it.
+func (e early) why(id string, duration time.Duration) error {
+	at, is := e[id]
+	if !is {
+		return nil
+	}
+	return fmt.Errorf("the slots of member %s are not taken before %s: its key went before its lease was over, as by "+
+		"hand, and it may work on that has not noticed", id, stamp(at.Add(duration)))
+}
+
+// stamp is a time as it is told.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 type seen struct {
 	Member
@@ -33,7 +49,7 @@ type seenSlot struct {
 
 func newView(slots int) *view {
 	return &view{members: map[string]*seen{}, slots: make([]seenSlot, slots), gone: map[string]bool{},
-		early: map[string]time.Time{},
+		early: early{},
 	}
 }
 
@@ -83,7 +99,7 @@ func (v *view) applyMember(id string, e Entry) {
 	var m Member
 	if e.Value == nil || json.Unmarshal(e.Value, &m) != nil || m.ID != id {
 		v.heard = v.heard && known == nil
-		if known != nil && !known.Leaving {
+		if known != nil && !known.Leaving && !e.Expired {
 			v.early[id] = known.at
 		}
 		delete(v.members, id) // who it was shows in the slots that name it

@@ -226,7 +226,7 @@ func (n *node) watchOnce(ctx context.Context) {
 func entryOf(subject string, revision uint64, header nats.Header, data []byte) Entry {
 	e := Entry{Key: strings.TrimPrefix(subject, "$KV.shards."), Revision: revision, Value: data}
 	if header.Get("KV-Operation") != "" || header.Get("Nats-Marker-Reason") != "" {
-		e.Value = nil
+		e.Value, e.Expired = nil, header.Get("Nats-Marker-Reason") == "MaxAge"
 	}
 	return e
 }
@@ -311,6 +311,9 @@ func (s *wire) send(
 		prefix, _, _ := strings.Cut(key, ".")
 		s.puts[prefix]++
 	})
+	if revision == 0 {
+		revision = s.marker(key)
+	}
 	header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
 	// What has been sent arrives, whether its sender still waits for it or not.
 	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -341,6 +344,15 @@ func (s *wire) send(
 		return 0, err
 	}
 	return ack.Sequence, nil
+}
+
+// marker is the revision of the marker that a key has which was deleted; 0 if it has none.
+func (s *wire) marker(key string) uint64 {
+	m, err := s.stream.GetLastMsgForSubject(context.Background(), "$KV.shards."+key)
+	if err != nil || entryOf(m.Subject, m.Sequence, m.Header, m.Data).Value != nil {
+		return 0
+	}
+	return m.Sequence
 }
 
 // sent is how many writes of keys with a prefix were sent.
@@ -381,6 +393,9 @@ type host struct {
 	says   json.RawMessage
 	heard  map[string]json.RawMessage
 	rests  time.Duration // between two pieces
+	deaf   bool          // the work heeds no context
+
+	moves, rest string // what was reported last; guarded by workMu
 
 	workMu sync.Mutex
 	work   map[int]*sync.WaitGroup // what runs, by slot
@@ -459,7 +474,11 @@ func (h *host) one(ctx context.Context, slot int, epoch uint64) {
 	}
 	h.running[slot] = h.name
 	h.mu.Unlock()
-	pause(ctx, max(h.takes, time.Millisecond))
+	if h.deaf {
+		time.Sleep(h.takes)
+	} else {
+		pause(ctx, max(h.takes, time.Millisecond))
+	}
 	key, at, fenced := h.shards.Fence(slot)
 	if ends := ctx.Err() != nil; fenced && (key != slotKey(slot) || at != epoch && !ends) || !fenced && !ends {
 		h.fault("%s finishes in slot %d at %d, and its fence is %s at %d, %v", h.name, slot, epoch, key, at, fenced)
@@ -612,6 +631,10 @@ func (w *world) judge() {
 			continue
 		}
 		slot, _ := slotOfKey(e.Key, few)
+		if e.Value == nil { // deleted by hand
+			delete(owners, slot)
+			continue
+		}
 		var o owned
 		if err := json.Unmarshal(e.Value, &o); err != nil {
 			w.Fatalf("slot %d holds %q", slot, e.Value)

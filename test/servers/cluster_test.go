@@ -68,13 +68,13 @@ func (w *world) whole() {
 	})
 }
 
-// leader returns the member that leads the stream of the sites.
-func (w *world) leader() (member int) {
+// leader returns the member that leads a stream.
+func (w *world) leader(name string) (member int) {
 	w.t.Helper()
 	natstest.Eventually(w.t, "the stream has a leader", func() bool {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
-		stream, err := w.js.Stream(ctx, "KV_sites")
+		stream, err := w.js.Stream(ctx, name)
 		if err != nil || stream.CachedInfo().Cluster == nil {
 			return false
 		}
@@ -99,7 +99,7 @@ func TestAClusterLosesItsLeaders(t *testing.T) {
 			w.make("a", "b", "stays")
 			for _, name := range []string{"a", "b"} {
 				w.whole()
-				killed := w.leader()
+				killed := w.leader("KV_sites")
 				cluster[killed].kill()
 				next := &site{ObjectMeta: metav1.ObjectMeta{Name: name + "2"}, Spec: spec{Title: "first"}}
 				natstest.Eventually(t, next.Name+" is created", func() bool {

@@ -39,6 +39,13 @@ var refused = version{"2.8.", "nats208", false}
 const atOnceMin = 6
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(memberEnv); config != "" {
+		if err := runMember(config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnceMin, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
