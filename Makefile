@@ -78,9 +78,9 @@ soak: ## the tests that are much work and need no Kubernetes
 	set -x; $(GO) test -race $(LINK) -run '$(SOAK)' -timeout $(E2E_TIMEOUT) $(TESTFLAGS) $$packages
 
 .PHONY: worlds
-worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, SHARDS=n to share the keys, docs/worlds.md says more
+worlds: ## nights with faults that seeds make; SEEDS=n FROM=s for others, SHARDS=n to share the keys in all, docs/worlds.md says more
 	GOGC=400 $(GO) test $(LINK) -run '^TestSoakWorlds$$' -count=1 -timeout $(BENCH_TIMEOUT) $(TESTFLAGS) ./test/worlds \
-		-seeds $(or $(SEEDS),20) -from $(or $(FROM),1) -shards $(or $(SHARDS),0)
+		-seeds $(or $(SEEDS),20) -from $(or $(FROM),1) -shards $(or $(SHARDS),-1)
 
 # The seeds of a change are new ones, and the same wherever and whenever the same files are tried again.
 FRESH  = $$({ git rev-parse 'HEAD^{tree}' 2>/dev/null || date -u +%F; } | cksum | cut -d' ' -f1)

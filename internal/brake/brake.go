@@ -106,6 +106,8 @@ type Config struct {
 	// run itself. Changed is called when what it asks or tells may have changed; it must not call the brake.
 	Shared  bool
 	Changed func()
+	// Lease is how long that of the replica lasts whose brake runs.
+	Lease time.Duration
 	// Board shows an engaged brake as degraded, as long as Run runs.
 	Board *health.Board
 }

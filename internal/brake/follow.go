@@ -3,6 +3,7 @@ package brake
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/nagi-runtime/nagi/internal/operation"
 	"github.com/nagi-runtime/nagi/internal/queue"
@@ -58,6 +59,7 @@ const (
 // following is what a brake that does not run was told, and one that does was asked.
 type following struct {
 	told    Told
+	earlier time.Time        // since when only an earlier term is told of; zero if that is not so
 	agedOut sets.Set[string] // that this brake asks about
 	asked   sets.Set[string] // prunes that others ask about
 	aged    sets.Set[string] // what others say has aged out
@@ -212,9 +214,14 @@ func (b *Brake) Forgets() {
 	}
 }
 
-// Follow takes what the brake that runs says, where this one does not, and makes due what may go.
-func (b *Brake) Follow(t Told) {
+// Follow takes what the brake that runs says, where this one does not, and makes due what may go. It reports whether it
+// is to be told the same again soon.
+func (b *Brake) Follow(t Told) (again bool) {
 	b.mu.Lock()
+	if b.isEarlier(t) {
+		b.unlock()
+		return true
+	}
 	gone, swept, pruned := b.take(t)
 	b.unlock()
 	for _, key := range gone {
@@ -228,11 +235,12 @@ func (b *Brake) Follow(t Told) {
 		b.Enqueue(owner, operation.Swept, queue.Background)
 	}
 	b.enqueuePrunes(pruned)
+	return false
 }
 
 // take takes what it is told, and returns what may go since now. It needs b.mu.
 func (b *Brake) take(t Told) (gone, swept []string, pruned sets.Set[string]) {
-	if b.running || t.Term < b.follow.told.Term {
+	if b.running {
 		return nil, nil, nil
 	}
 	again := t.Term != b.follow.told.Term || t.Sweep != b.follow.told.Sweep

@@ -26,6 +26,9 @@ type follower struct {
 
 func (f *follower) mine(key string) bool { return key != f.gone }
 
+// lease is that of the replica whose brake runs.
+const lease = 15 * time.Second
+
 // follow has a world with n documents, and a follower. The first sweep found nothing.
 func follow(t *testing.T, n int, test func(t *testing.T, f *follower)) {
 	t.Helper()
@@ -37,6 +40,7 @@ func follow(t *testing.T, n int, test func(t *testing.T, f *follower)) {
 		f := &follower{world: w, term: 1}
 		f.b = brake.New(brake.Config{
 			Primaries: (*primaries)(w), Anchors: (*anchors)(w), Window: w.window, Shared: true, Board: w.board,
+			Lease:  lease,
 			Bucket: record.NewBucket((*store)(w), "sites-status", w.board),
 			Enqueue: func(key string, ops operation.Operations, prio queue.Priority) {
 				f.due = append(f.due, due{key, ops, prio})
@@ -137,6 +141,28 @@ func TestWhatTheNextOneThatJudgesDoesNotLetGoStays(t *testing.T) {
 		f.b.Follow(before)
 		if f.b.Admit(name(3)) || !f.b.State().Engaged {
 			t.Error("it follows the one before again")
+		}
+	})
+}
+
+// TestATermOfAnotherStreamIsForgotten: a replica that leads may tell of its term in a status bucket that was made anew,
+// before it notices. Terms of that one have lower numbers.
+func TestATermOfAnotherStreamIsForgotten(t *testing.T) {
+	follow(t, 40, func(t *testing.T, f *follower) {
+		f.b.Follow(brake.Told{Term: f.term + 800, Whole: true, State: brake.State{Engaged: true}})
+		f.change(func() { delete(f.docs, name(3)) })
+		f.b.Admit(name(3))
+		f.talk()
+		told, _ := f.world.b.Tells(f.term)
+		heard := 5 * time.Second // since talk told it first
+		for ; heard <= lease && f.b.Follow(told); heard += time.Second {
+			if f.b.Admit(name(3)) {
+				t.Fatalf("it follows an earlier term after %v", heard)
+			}
+			time.Sleep(time.Second)
+		}
+		if heard != lease || !f.b.Admit(name(3)) {
+			t.Errorf("it follows after %v, and lets go %v", heard, f.b.Admit(name(3)))
 		}
 	})
 }

@@ -176,7 +176,7 @@ func (t *talk) hear(ctx context.Context) (asked bool) {
 		t.brake.Asked(asks)
 		return asked
 	case told != nil:
-		t.brake.Follow(*told)
+		return t.brake.Follow(*told)
 	}
 	return false
 }

@@ -16,7 +16,7 @@ func (e *Engine) newBrake() *brake.Brake {
 		changed = func() { notifyOf(e.sharing.changed) }
 	}
 	return brake.New(brake.Config{
-		Shared: e.sharing != nil, Changed: changed,
+		Shared: e.sharing != nil, Changed: changed, Lease: e.opts.Lease.Duration,
 		Primaries:   lifecycle.BrakePrimaries{Primary: e.primary, Keys: &e.keys},
 		Anchors:     brake.RecordAnchors{Records: e.records},
 		Secondaries: e.teardown.StampsOfMissing,

@@ -56,6 +56,13 @@ func (c *serverClock) at(t time.Time) time.Time {
 	return t
 }
 
+// isOff has the clock be off always.
+func (c *serverClock) isOff(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jumps = []jump{{off: by}}
+}
+
 func (c *serverClock) isRight() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

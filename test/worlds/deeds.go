@@ -96,6 +96,7 @@ const (
 var about = map[deed]struct {
 	to         object
 	lasts, key bool
+	sharing    bool // it is only where replicas share the keys
 }{
 	put: {to: aUser, key: true}, patch: {to: aUser, key: true}, remove: {to: aUser, key: true},
 	recreate: {to: aUser, key: true}, invalid: {to: aUser, key: true},
@@ -119,15 +120,19 @@ var about = map[deed]struct {
 	stuck: {to: aReconciler, lasts: true}, half: {to: aReconciler, lasts: true},
 
 	ofSubject: {to: theSubject, lasts: true},
+
+	join: {to: aReplica, lasts: true, sharing: true}, leave: {to: aReplica, lasts: true, sharing: true},
+	kill: {to: aReplica, lasts: true, sharing: true}, lateViews: {to: aReplica, lasts: true, sharing: true},
+	oldViews: {to: aReplica, lasts: true, sharing: true},
 }
 
 // everyday are deeds of each night; all others are faults, of which a night has some.
 var everyday = []deed{put, put, put, put, put, patch, patch, remove, remove, recreate}
 
-// faults are all faults, in an order.
+// faults are all faults of any night, in an order.
 func faults() (all []deed) {
 	for d := range about {
-		if !slices.Contains(everyday, d) {
+		if !slices.Contains(everyday, d) && !about[d].sharing {
 			all = append(all, d)
 		}
 	}

@@ -50,9 +50,9 @@ func (p Plan) losesInstance() bool { return p.LosesRecords() || p.Has(reserved) 
 
 func (w *world) newProcess(name string) *Process {
 	w.mu.Lock()
-	s := w.settings
+	s, member := w.settings, w.memberLocked(name)
 	w.mu.Unlock()
-	p := &Process{Name: name, Plan: w.plan, settings: s, world: w, done: make(chan struct{})}
+	p := &Process{Name: name, Plan: w.plan, settings: s, world: w, member: member, done: make(chan struct{})}
 	p.Plan.Workers, p.Plan.Resync, p.Plan.Compare = s.workers, s.resync, s.compare
 	return p
 }
@@ -66,7 +66,7 @@ func (p *Process) Options() []controller.Option {
 		controller.WithGracePeriod(5 * time.Second), controller.WithBackoff(5*time.Millisecond, 30*time.Second),
 	}
 	if p.Plan.Shards > 0 {
-		options = append(options, controller.WithShards(p.Plan.Shards), controller.WithMember(p.Name, 1))
+		options = append(options, controller.WithShards(p.Plan.Shards), controller.WithMember(p.member, 1))
 		if p.Plan.Seed%2 == 0 {
 			options = append(options, controller.WithSlotCaches())
 		}

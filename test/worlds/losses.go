@@ -40,6 +40,7 @@ func (w *world) deleteStream(bucket string) {
 	})
 	w.note("saboteur", "%s is deleted", bucket)
 	if bucket == w.subject.status() {
+		w.watchesAnew()
 		w.holds(tenure{}) // a watch ends without a word, and what comes back may be as old as this one
 	}
 }
@@ -118,6 +119,7 @@ func (w *world) loseAll(ctx context.Context, away time.Duration) {
 	w.aboutDocuments(w.subject.Primaries, func() {
 		w.server.Stop()
 		w.holds(tenure{})
+		w.watchesAnew()
 		if err := os.RemoveAll(filepath.Join(w.server.StoreDir(), "jetstream")); err != nil {
 			w.note("saboteur", "emptying the server: %v", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -26,80 +28,143 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// apiServer is client-go's fake of one, with faults.
+// apiServer is client-go's fake of one, with faults, and with a history as a real one has it.
 type apiServer struct {
 	*fake.FakeDynamicClient
 	away, lost atomic.Bool
 
 	mu      sync.Mutex
+	version int // of the latest write
+	history []written
 	watches map[*watching]bool
+}
+
+// written is what a watch shows of a write.
+type written struct {
+	version int
+	event   watch.Event
 }
 
 // watching is a watch that the server may end.
 type watching struct {
-	watch.Interface
-	once sync.Once
+	server *apiServer
+	events chan watch.Event // closed once the watch has ended
 }
 
+// longestHistory is more than a night writes.
+const longestHistory = 10_000
+
 func newAPIServer() *apiServer {
-	s := &apiServer{FakeDynamicClient: fake.NewSimpleDynamicClient(scheme.Scheme), watches: map[*watching]bool{}}
+	s := &apiServer{
+		FakeDynamicClient: fake.NewSimpleDynamicClient(scheme.Scheme), version: 1, watches: map[*watching]bool{},
+	}
 	reconciletest.GiveIdentities(s.FakeDynamicClient)
+	reactors := s.ReactionChain
 	s.PrependReactor("*", "*", func(a clienttesting.Action) (bool, kuberuntime.Object, error) {
 		if s.away.Load() {
 			return true, nil, apierrors.NewServiceUnavailable("it is away")
 		}
-		return false, nil, nil
-	})
-	reactors := s.ReactionChain[1:]
-	s.PrependReactor("*", "*", func(a clienttesting.Action) (bool, kuberuntime.Object, error) {
-		if !s.lost.Load() || a.GetVerb() == "list" || a.GetVerb() == "get" {
-			return false, nil, nil
+		obj, err := s.does(a, reactors)
+		if s.lost.Load() && a.GetVerb() != "list" && a.GetVerb() != "get" { // it is done
+			return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
 		}
-		for _, r := range reactors { // it is done, and the answer is lost
-			if r.Handles(a) {
-				if handled, _, _ := r.React(a); handled {
-					break
-				}
-			}
-		}
-		return true, nil, apierrors.NewTimeoutError("the answer is lost", 1)
+		return true, obj, err
 	})
-	watchers := s.WatchReactionChain
 	s.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		if s.away.Load() {
 			return true, nil, apierrors.NewServiceUnavailable("it is away")
 		}
-		for _, r := range watchers {
-			if handled, w, err := r.React(a); handled {
-				if err == nil {
-					w = s.watched(w)
-				}
-				return true, w, err
-			}
-		}
-		return false, nil, nil
+		return true, s.watch(a.(clienttesting.WatchActionImpl).ListOptions.ResourceVersion), nil
 	})
 	return s
 }
 
-// watched is a watch that endWatches ends.
-func (s *apiServer) watched(w watch.Interface) watch.Interface {
-	one := &watching{Interface: w}
+// does does what a request asks for, and keeps what it writes. The fake has one request at a time.
+func (s *apiServer) does(a clienttesting.Action, reactors []clienttesting.Reactor) (kuberuntime.Object, error) {
+	var before kuberuntime.Object
+	if del, ok := a.(clienttesting.DeleteAction); ok {
+		before, _ = s.Tracker().Get(a.GetResource(), a.GetNamespace(), del.GetName())
+	}
+	var obj kuberuntime.Object
+	var err error
+	for _, r := range reactors {
+		if handled := false; r.Handles(a) {
+			if handled, obj, err = r.React(a); handled {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return obj, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watches[one] = true
-	return one
+	switch a.GetVerb() {
+	case "list":
+		obj.(*unstructured.UnstructuredList).SetResourceVersion(strconv.Itoa(s.version))
+	case "create":
+		s.wroteLocked(watch.Added, obj)
+	case "update", "patch":
+		s.wroteLocked(watch.Modified, obj)
+	case "delete":
+		s.wroteLocked(watch.Deleted, before)
+	}
+	return obj, nil
 }
 
-func (w *watching) Stop() { w.once.Do(w.Interface.Stop) }
+// wroteLocked keeps a write, and shows it to all watches. A delete is at the version of the write before it.
+func (s *apiServer) wroteLocked(is watch.EventType, obj kuberuntime.Object) {
+	m := obj.DeepCopyObject().(*unstructured.Unstructured)
+	if is == watch.Deleted {
+		m.SetResourceVersion(strconv.Itoa(s.version))
+	}
+	s.version, _ = strconv.Atoi(m.GetResourceVersion())
+	s.history = append(s.history, written{s.version, watch.Event{Type: is, Object: m}})
+	for w := range s.watches {
+		w.events <- s.history[len(s.history)-1].event
+	}
+}
+
+// watch shows all that was written since a version, as one does that a real server answers: client-go's own fake shows no
+// delete of between a list and a watch, and nothing of between two watches. What was deleted at that version may be shown
+// again.
+func (s *apiServer) watch(since string) watch.Interface {
+	from, _ := strconv.Atoi(since)
+	w := &watching{s, make(chan watch.Event, longestHistory)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches[w] = true
+	for _, one := range s.history {
+		if one.version > from || one.version == from && one.event.Type == watch.Deleted {
+			w.events <- one.event
+		}
+	}
+	return w
+}
+
+// ResultChan implements watch.Interface.
+func (w *watching) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *watching) Stop() {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	w.server.endLocked(w)
+}
+
+func (s *apiServer) endLocked(w *watching) {
+	if s.watches[w] {
+		close(w.events)
+		delete(s.watches, w)
+	}
+}
 
 // endWatches ends all watches, as a server does that restarts.
 func (s *apiServer) endWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watches {
-		w.Stop()
-		delete(s.watches, w)
+		s.endLocked(w)
 	}
 }
 

@@ -27,7 +27,9 @@ func Nights(t *testing.T, s Maker, seeds Seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			p := PlanOf(seed)
-			p.Shards = seeds.Shards
+			if seeds.Shards > 0 {
+				p = p.Sharing(seeds.Shards)
+			}
 			Play(t, s, p)
 		})
 	}

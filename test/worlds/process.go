@@ -28,6 +28,7 @@ type Process struct {
 	world    *world
 	wire     *wire
 	settings deployment
+	member   string // its name among those that share the keys
 	closing  []func()
 	c        Controller
 	gone     atomic.Bool // it crashed, or was told to stop
@@ -53,7 +54,7 @@ func (p *Process) ReadsBack(key string, wrote, shows uint64, err error) {
 }
 
 // launch starts a process, again and again until it starts, as a supervisor does, unless ctx ends.
-func (w *world) launch(ctx context.Context) {
+func (w *world) launch(ctx context.Context) *Process {
 	w.mu.Lock()
 	w.started++
 	name := fmt.Sprint("r", w.started)
@@ -68,11 +69,12 @@ func (w *world) launch(ctx context.Context) {
 			w.mu.Lock()
 			w.processes = append(w.processes, p)
 			w.mu.Unlock()
-			return
+			return p
 		}
 		w.note(name, "does not start: %v", err)
 		sleep(ctx, 2*time.Second)
 	}
+	return nil
 }
 
 func (w *world) start(name string) (_ *Process, err error) {
@@ -126,6 +128,9 @@ func (p *Process) close() {
 // end stops a process. After a crash nothing that it still does reaches the server.
 func (p *Process) end(crashed bool) {
 	p.gone.Store(true)
+	p.world.mu.Lock()
+	p.world.ends[p.Name] = time.Now()
+	p.world.mu.Unlock()
 	if crashed {
 		p.wire.die()
 	}
@@ -142,6 +147,9 @@ func (p *Process) end(crashed bool) {
 		p.world.breaks(Ended, "%s: Run returned %v", p.Name, p.err)
 	}
 	p.close()
+	p.world.mu.Lock()
+	defer p.world.mu.Unlock()
+	delete(p.world.members, p.Name)
 }
 
 // longestStop is how long Run may take to return: reconciles have their grace period, and more if they are deaf.

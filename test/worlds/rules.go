@@ -39,6 +39,15 @@ const (
 	NothingLeft Rule = "nothing left"
 	// Ended: a replica that is told to stop does.
 	Ended Rule = "ended"
+	// OneOwner: where replicas share the keys, who has a slot changes by compare-and-set alone, at each message of the
+	// stream: its owner gives it, or another takes it for itself, from one whose lease is gone from the stream.
+	OneOwner Rule = "one owner"
+	// Fenced: what a replica writes about a key carries the fence of the epoch under which it has the key's slot, and so
+	// comes before the next epoch in the stream; or it goes over what the replica itself has written under that epoch.
+	Fenced Rule = "fenced"
+	// Owned: no slot is without an owner whose lease lasts for longer than a lease and two seconds, while a member is
+	// there and nothing hinders it. Where the stream is another one the members wait for a lease, too.
+	Owned Rule = "owned"
 )
 
 // Broken is a rule that a night has broken.
@@ -77,6 +86,12 @@ type write struct {
 // sends is told of each write that a replica sends.
 func (w *world) sends(by string, m message) {
 	w.mu.Lock()
+	if m.id != "" {
+		w.writers[m.id] = by
+	}
+	if id, ok := strings.CutPrefix(m.key, membersKey); ok {
+		w.lives[id] = by
+	}
 	if m.bucket == w.subject.status() && m.key == leaseKey {
 		if id := holderOf(m.value); id != "" {
 			w.identity[id] = by
@@ -124,6 +139,16 @@ func (w *world) unownedLocked(m message) (says string, ok bool) {
 		return "", true
 	}
 	return fmt.Sprintf("deletes %s, and %s wants it since %.3f", id, owner, e.since.Sub(w.begin).Seconds()), false
+}
+
+// touches notes that a saboteur is about to write or purge a key of the status bucket.
+func (w *world) touches(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.touched[key] = true
+	if strings.HasPrefix(key, sharesKey) { // T4: nobody takes slots for as long as a lease lasts
+		w.hindrances = append(w.hindrances, hindrance{from: time.Now(), to: time.Now().Add(longestLease)})
+	}
 }
 
 // takesAway notes that a saboteur is about to delete or purge an owned key.

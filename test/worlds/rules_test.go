@@ -18,7 +18,8 @@ func fabricated() *world {
 	return &world{
 		subject: sites(nil, Plan{}), begin: time.Now().Add(-time.Hour), model: map[string]existence{},
 		running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
-		taken: map[string]time.Time{}, starts: map[string]time.Time{},
+		taken: map[string]time.Time{}, starts: map[string]time.Time{}, writers: map[string]string{},
+		lives: map[string]string{}, members: map[string]string{}, ends: map[string]time.Time{}, touched: map[string]bool{},
 	}
 }
 
@@ -293,7 +294,7 @@ func TestASeedMakesOnePlan(t *testing.T) {
 	}
 	met := map[deed]bool{}
 	for seed := range uint64(300) {
-		for _, e := range PlanOf(seed).Events {
+		for _, e := range PlanOf(seed).Sharing(16).Events {
 			met[e.Do] = true
 		}
 	}

@@ -21,6 +21,10 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 	directions := pick(r, []natstest.Direction{natstest.ToServer}, []natstest.Direction{natstest.FromServer},
 		[]natstest.Direction{natstest.ToServer, natstest.FromServer})
 	switch e.Do {
+	case slow, cut, refused, halfOpen, paused:
+		defer w.hinders(p.Name)()
+	}
+	switch e.Do {
 	case slow:
 		x.proxy.Delay(between(r, time.Millisecond, 1500*time.Millisecond), directions...)
 		sleep(ctx, e.For)
@@ -51,13 +55,24 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 		x.meet(some, isAny, natstest.Fate{Twice: true})
 	case lateAcks:
 		x.meet(some, isAck, natstest.Fate{Late: e.For})
-	case crash, update, deploy:
+	case join:
+		w.oneMore(ctx, e.For)
+	case lateViews:
+		x.seesLate(ctx, e.For, r)
+	case oldViews:
+		defer w.hinders(p.Name)()
+		x.seesNothing(e.For)
+		sleep(ctx, e.For)
+	case crash, update, deploy, kill, leave:
 		if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
 			return
 		}
-		p.end(e.Do == crash)
+		p.end(e.Do == crash || e.Do == kill)
 		if e.Do == deploy {
 			w.deploys(r)
+		}
+		if e.Do == kill || e.Do == leave {
+			sleep(ctx, e.For*3/4)
 		}
 		sleep(ctx, e.For/4)
 		w.launch(context.Background())
@@ -93,10 +108,14 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 		return
 	}
 	defer release()
+	if bucket == "server" || bucket == w.subject.status() {
+		defer w.hinders("")()
+	}
 	switch e.Do {
 	case serverRestarts:
 		w.server.Stop()
 		w.holds(tenure{}) // a watch that goes on later does not see all
+		w.watchesAnew()
 		sleep(ctx, e.For/2)
 		w.patiently("starting the server", func(context.Context) error { return w.server.Start() })
 	case rights:
@@ -227,6 +246,7 @@ func (w *world) touch(e Event, at place, r *rand.Rand) {
 	if e.Do == deleteOwned || e.Do == vanishOwned {
 		w.takesAway(key)
 	}
+	w.touches(key)
 	if e.Do != vanishDoc {
 		w.once(string(e.Do)+" "+key, do, bucket)
 		return

@@ -3,10 +3,12 @@ package worlds
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/shards"
 	"github.com/nagi-runtime/nagi/test/natstest"
 )
 
@@ -49,6 +51,7 @@ type stepper struct {
 	waiting []Event                  // have a step, and have not happened yet
 	holder  string                   // the identity in the lease
 	records map[string]entity.Record // as they were sent last
+	lives   map[string]string        // replica, by the id of a member
 	asked   map[string]place         // by the subject of the answer that is awaited
 	met     map[step]int             // how often each step was acknowledged
 }
@@ -64,13 +67,13 @@ type place struct {
 func newStepper(s Subject, p Plan, begin time.Time) *stepper {
 	return &stepper{
 		subject: s, begin: begin, waiting: p.atSteps(), records: map[string]entity.Record{}, asked: map[string]place{},
-		met: map[step]int{},
+		met: map[step]int{}, lives: map[string]string{},
 	}
 }
 
 // sent is told of a message before the server has it, and returns what is to happen before.
 func (s *stepper) sent(by string, m message, answer string) (place, []Event) {
-	at := place{step: s.stepOf(m), by: by, bucket: m.bucket, key: m.key}
+	at := place{step: s.stepOf(by, m), by: by, bucket: m.bucket, key: m.key}
 	if m.bucket == s.subject.status() && m.key == leaseKey {
 		at.holder = holderOf(m.value)
 	}
@@ -115,8 +118,10 @@ func (s *stepper) due(at step, when moment) (due []Event) {
 }
 
 // stepOf names the step that a replica's message is, or "".
-func (s *stepper) stepOf(m message) step {
+func (s *stepper) stepOf(by string, m message) step {
 	switch {
+	case m.bucket == s.subject.status() && strings.HasPrefix(m.key, sharesKey):
+		return s.sharingStep(by, m)
 	case m.bucket == s.subject.status() && strings.HasPrefix(m.key, "_nagi."):
 		return s.reservedStep(m)
 	case m.bucket == s.subject.status() && m.marker:
@@ -154,6 +159,29 @@ func (s *stepper) reservedStep(m message) step {
 	return ""
 }
 
+// sharingStep names the step of a member's message.
+func (s *stepper) sharingStep(by string, m message) step {
+	if id, ok := strings.CutPrefix(m.key, membersKey); ok {
+		var says shards.Member
+		_ = json.Unmarshal(m.value, &says)
+		known := s.lives[id] != ""
+		s.lives[id] = by
+		switch {
+		case m.marker:
+			return memberGone
+		case says.Leaving:
+			return memberLeaves
+		case known:
+			return memberRenews
+		}
+		return memberJoins
+	}
+	if s.lives[ownerOfSlot(m.value)] == by {
+		return slotTaken
+	}
+	return slotGiven
+}
+
 // recordStep tells the writes of a record apart: one that ends a reconcile says so of the document's revision, and one of
 // a status changes it.
 func (s *stepper) recordStep(m message) step {
@@ -182,7 +210,7 @@ func (x *wire) steps(m *natstest.Message) {
 	var due []Event
 	if m.Direction == natstest.ToServer {
 		if bucket, key, ok := bucketAndKey(m.Subject); ok && w.isOurs(bucket) {
-			at, due = w.stepper.sent(x.name, message{bucket, key, m.Header.Get("KV-Operation") != "", m.Data}, m.Reply)
+			at, due = w.stepper.sent(x.name, messageOf(bucket, key, m), m.Reply)
 		}
 	} else if m.Request != "" {
 		at, due = w.stepper.answered(m.Subject, m.Data)

@@ -14,16 +14,19 @@ type wire struct {
 	world *world
 	name  string
 	proxy *natstest.Proxy
+	clock serverClock // the server's, as a replica sees it whose own is off
 
 	mu    sync.Mutex
 	fates []*fate
+	views viewing
 }
 
 // fate is what becomes of the next messages of a kind.
 type fate struct {
 	of   func(*natstest.Message) bool
 	is   natstest.Fate
-	left int // how many more
+	left int    // how many more
+	ends func() // is called when there are no more
 }
 
 func newWire(w *world, name string) (*wire, error) {
@@ -32,6 +35,10 @@ func newWire(w *world, name string) (*wire, error) {
 		return nil, err
 	}
 	x := &wire{world: w, name: name, proxy: proxy}
+	if off := w.plan.clockOf(name); off != 0 {
+		w.note(name, "its clock is off by %v", off)
+		x.clock.isOff(-off)
+	}
 	proxy.Tamper(x.pass)
 	return x, nil
 }
@@ -40,11 +47,12 @@ func newWire(w *world, name string) (*wire, error) {
 func (x *wire) pass(m *natstest.Message) natstest.Fate {
 	if m.Direction == natstest.ToServer {
 		if bucket, key, ok := bucketAndKey(m.Subject); ok {
-			x.world.sends(x.name, message{bucket, key, m.Header.Get("KV-Operation") != "", m.Data})
+			x.world.sends(x.name, messageOf(bucket, key, m))
 		}
 	}
 	x.steps(m)
 	x.world.clock.shows(m)
+	x.clock.shows(m)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, f := range x.fates {
@@ -53,11 +61,12 @@ func (x *wire) pass(m *natstest.Message) natstest.Fate {
 		}
 		if f.left--; f.left == 0 {
 			x.fates = append(x.fates[:i:i], x.fates[i+1:]...)
+			f.ends()
 		}
 		x.world.note(x.name, "%s: %+v", describe(m), f.is)
 		return f.is
 	}
-	return natstest.Fate{}
+	return x.lateView(m)
 }
 
 func describe(m *natstest.Message) string {
@@ -71,13 +80,16 @@ func describe(m *natstest.Message) string {
 func (x *wire) meet(n int, of func(*natstest.Message) bool, is natstest.Fate) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.fates = append(x.fates, &fate{of, is, n})
+	x.fates = append(x.fates, &fate{of, is, n, x.world.hinders(x.name)})
 }
 
 // heal ends all faults of the wire.
 func (x *wire) heal() {
 	x.mu.Lock()
-	x.fates = nil
+	for _, f := range x.fates {
+		f.ends()
+	}
+	x.fates, x.views = nil, viewing{}
 	x.mu.Unlock()
 	x.proxy.Delay(0)
 	x.proxy.Resume()
@@ -91,6 +103,11 @@ type message struct {
 	bucket, key string
 	marker      bool
 	value       []byte
+	id          string // of the write; "" if it has none
+}
+
+func messageOf(bucket, key string, m *natstest.Message) message {
+	return message{bucket, key, m.Header.Get(markerHeader) != "", m.Data, m.Header.Get(writeIDHeader)}
 }
 
 func bucketAndKey(subject string) (bucket, key string, ok bool) {

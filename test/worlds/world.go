@@ -57,8 +57,19 @@ type world struct {
 	taken     map[string]time.Time              // when a saboteur took an owned key away
 	unsealed  map[string]jetstream.StreamConfig // of streams that were sealed, from before
 	writes    []write
-	lines     []line
-	broken    []Broken
+
+	history    []stored          // of the status bucket, where replicas share the keys
+	streams    []oneStream       // that it has had
+	watchEnds  func()            // ends the watch of the stream
+	writers    map[string]string // process, by the id of a write
+	lives      map[string]string // process, by the id of a member
+	members    map[string]string // names of processes among those that share the keys
+	ends       map[string]time.Time
+	touched    map[string]bool // keys of the status bucket that a saboteur has touched
+	hindrances []hindrance
+
+	lines  []line
+	broken []Broken
 }
 
 // revived is the process that the lease names in records that were put back, and when they were.
@@ -91,6 +102,8 @@ func play(t *testing.T, makes Maker, p Plan) (broken []Broken, lines []line) {
 			t: t, subject: s, plan: p, begin: time.Now(), busy: map[string]chan struct{}{}, model: map[string]existence{},
 			running: map[string]attempt{}, mood: map[deed]int{}, identity: map[string]string{}, owners: map[string]string{},
 			taken: map[string]time.Time{}, starts: map[string]time.Time{}, unsealed: map[string]jetstream.StreamConfig{},
+			writers: map[string]string{}, lives: map[string]string{}, members: map[string]string{}, ends: map[string]time.Time{},
+			touched: map[string]bool{},
 		}
 		for _, name := range append(s.buckets(), "server", "user") {
 			w.busy[name] = make(chan struct{}, 1)
@@ -114,12 +127,15 @@ func (w *world) live() {
 	always := context.Background()
 	faults, end := context.WithCancel(always)
 	w.faults = faults
+	watching, endWatch := context.WithCancel(always)
+	var watches sync.WaitGroup
+	if w.plan.Shards > 0 {
+		watches.Go(func() { w.watchHistory(watching) })
+	}
 	for range w.plan.Replicas {
 		w.launch(always)
 		sleep(always, time.Second)
 	}
-	watching, endWatch := context.WithCancel(always)
-	var watches sync.WaitGroup
 	watches.Go(func() { w.watchLease(watching) })
 	watches.Go(func() { w.watchKeys(watching) })
 	watches.Go(func() { w.operate(watching) })
@@ -129,15 +145,20 @@ func (w *world) live() {
 	w.note("world", "quiet")
 	sleep(always, 5*time.Minute)
 	w.holdSettled("after five minutes without faults")
+	if w.plan.Shards > 0 {
+		w.loseOneInCalm()
+	}
 	sleep(always, w.plan.Resync+w.plan.Compare+5*time.Minute)
 	w.holdSettled("at the end")
 	w.holdGone()
 	endWatch()
 	watches.Wait()
+	last := time.Now()
 	for _, p := range w.living() {
 		p.end(false)
 	}
 	w.holdTerms()
+	w.holdSlots(last)
 }
 
 // happen lets the events happen, each in its time, while those at steps happen as the steps come. What users do happens
