@@ -80,7 +80,8 @@ func WithMember(name string, weight int) Option {
 //
 // It is for reconcilers that read through caches their own primary and what it owns, and no other documents of these
 // kinds: a Lister of such a client returns [entity.ErrNotCached] for what another replica has, and for lists of all. An
-// event handler that is added to one hears of the keys of this replica alone, and nothing where one goes to another.
+// event handler that is added to one hears of the keys of this replica alone, and nothing where one goes to another. With
+// [WithOwnerProof] it is refused.
 // Client.Get and Client.List read all, from the server. Clients of Watches, and informers of Kubernetes, have all, as
 // ever. A client that is divided is one controller's: give another one a client of its own.
 func WithSlotCaches() Option {
@@ -103,6 +104,9 @@ func checkShards(o *engine.Options) error {
 	case o.SlotCaches && o.Clients.SelfOwnership:
 		return errors.New("WithSlotCaches and WithSelfOwnership exclude each other: a cache is divided by its keys, " +
 			"or by their owners")
+	case o.SlotCaches && o.Proofs != nil:
+		return errors.New("WithSlotCaches and WithOwnerProof exclude each other: of what is another replica's the caches " +
+			"know no proof")
 	case o.WithoutLease:
 		return errors.New("WithShards and WithoutLease exclude each other: with shards one replica works at a key, " +
 			"and without the lease all do")

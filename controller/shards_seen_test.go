@@ -125,7 +125,9 @@ func TestShardsThatCannotBeAreRefused(t *testing.T) {
 		options []Option
 		says    string
 	}{
-		"slot caches alone":  {[]Option{WithSlotCaches()}, "would do nothing without WithShards"},
+		"slot caches alone": {[]Option{WithSlotCaches()}, "would do nothing without WithShards"},
+		"no proofs": {[]Option{WithShards(0), WithSlotCaches(), WithOwnerProof([]byte("a secret of 16 bytes or more"))},
+			"exclude each other"},
 		"one cache for both": {[]Option{WithShards(0), WithSlotCaches(), WithSelfOwnership()}, "exclude each other"},
 		"too many":           {[]Option{WithShards(1 << 20)}, "want 1 to 16384"},
 		"less than none":     {[]Option{WithShards(-1)}, "want 1 to 16384"},

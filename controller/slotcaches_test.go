@@ -141,8 +141,11 @@ func TestASourceThatComesLateHasWhatBelongsToTheSlots(t *testing.T) {
 		s.touch(many, members...)
 
 		others := s.pages()
+		stamp := "1@" + entity.StreamIdentity(members[0].sites.Informer().Status().StreamCreated)
 		for i := range many {
-			must(t, others.Create(t.Context(), s.ownedPage(siteName(i), siteName(i))))
+			one := s.ownedPage(siteName(i), siteName(i))
+			one.Annotations[entity.OwnerRevisionAnnotation] = stamp
+			must(t, others.Create(t.Context(), one))
 		}
 		natstest.Eventually(t, "the pages are there", func() bool {
 			return len(holds(pages[0]))+len(holds(pages[1])) == many
@@ -185,5 +188,52 @@ func TestADividedClientIsOneControllers(t *testing.T) {
 			t.Errorf("after its end: %v", err)
 		}
 		running.halt()
+	})
+}
+
+// TestALostStatusBucketMakesNoNewInstallationWithSlotCaches: what primaries own tells of it, though no cache has it yet.
+func TestALostStatusBucketMakesNoNewInstallationWithSlotCaches(t *testing.T) {
+	onBothCaches(t, func(t *testing.T, s *sharded) {
+		members := s.owning()
+		was := members[0].c.Instance()
+		for _, m := range members {
+			m.running.halt()
+		}
+		must(t, s.js.DeleteKeyValue(t.Context(), "sites-status"))
+		a := s.join("a")
+		time.Sleep(30 * time.Second)
+		if is := a.c.Instance(); is != "" && is != was {
+			t.Errorf("the id was %q, and is %q: all %d pages are another installation's now", was, is, count(t, a.pages))
+		}
+		wantDegraded(t, a, "take the id over")
+	})
+}
+
+// TestAFreedNameResumesWhoWaitsAtAnotherMember than the one whose site owned it.
+func TestAFreedNameResumesWhoWaitsAtAnotherMember(t *testing.T) {
+	onBothCaches(t, func(t *testing.T, s *sharded) {
+		a := s.owning()[0]
+		for i := range many { // the page site-NN.t.u is wanted by two sites
+			must(t, a.sites.Create(t.Context(), newSite(siteName(i)+".t", "x")))
+		}
+		time.Sleep(5 * time.Second)
+		has, waits := "", ""
+		for i := range many {
+			if key := siteName(i); a.c.Explain(key).Member != a.c.Explain(key+".t").Member {
+				has, waits = key, key+".t"
+				break
+			}
+		}
+		must(t, a.sites.Patch(t.Context(), has, []byte(`{"spec":{"title":"t.u"}}`)))
+		time.Sleep(5 * time.Second)
+		must(t, a.sites.Patch(t.Context(), waits, []byte(`{"spec":{"title":"u"}}`)))
+		time.Sleep(10 * time.Minute)
+		must(t, a.sites.Delete(t.Context(), has))
+		time.Sleep(time.Second)
+		page, err := a.pages.Get(t.Context(), has+".t.u")
+		must(t, err)
+		if _, key, _ := entity.OwnerOf(page); key != waits {
+			t.Errorf("a second after it was free %q has it, and not %s", key, waits)
+		}
 	})
 }

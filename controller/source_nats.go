@@ -37,11 +37,10 @@ func Owns[T entity.IEntity](client entity.IEntityClient[T], opts ...SourceOption
 		o.Clients.Own(client, client.EnginePort(), source.SharesCache(client))
 		o.Sources = append(o.Sources, func(e *engine.Engine) (source.Source, error) {
 			predicates := e.Filtered(so.predicates)
-			divided, owners := e.Parts()
 			s := source.NewNATS(client, source.NATSConfig{
 				Role: "Owns", Owner: e.Kind, Owned: true, Prune: so.prune, Open: so.open,
 				Late: so.optional, Joined: len(predicates) > 0, Changed: e.SourceHealth, Resume: e.Resume,
-				Parts: divided, Owners: owners, Traced: e.Traced(),
+				Division: e.Division(), Traced: e.Traced(),
 			})
 			s.SetSink(e.EventsOf(s, predicates, e.OwnersIn(s), OperationSecondary))
 			return s, nil

@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/bits"
-	"strings"
 	"unique"
 
 	"github.com/nagi-runtime/nagi/internal/parts"
@@ -20,12 +19,28 @@ import (
 // Where replicas share the keys of a kind, each may keep in its caches what belongs to its own keys, and of the rest no
 // more than who decides about deletes for all has to know: that a key exists, what it owes, and a hash of who owns it.
 
-// division says what of a client's documents and records its caches keep.
+// Division says what of a client's documents and records its caches keep.
+type Division struct {
+	// Parts are those of which they keep all.
+	Parts *parts.Parts
+	// Owners is the kind of the owners whose parts count; "": those of the keys themselves count, and of records too.
+	Owners string
+	// Plain returns what an object that primaries of Owners own says of that, if no more of it has to be known than that
+	// where its owner is in another part: its key, its installation, and the stream of its stamp. Others are kept.
+	Plain func(obj metav1.Object) (key, instance, stream string, ok bool)
+}
+
+// ApartDocument is what is kept of a document that belongs to an owner in another part.
+type ApartDocument struct {
+	Key              string
+	Owner            uint64 // the OwnerHash
+	Instance, Stream string
+}
+
+// division is a Division in use.
 type division struct {
-	parts *parts.Parts
-	// owners is the kind of the owners whose parts count; "": those of the keys themselves count, and of records too.
-	owners string
-	keys   []apartKey // by part
+	Division
+	keys []apartKey // by part
 }
 
 // apart is the common part of what a cache keeps of what is apart.
@@ -47,7 +62,10 @@ type apartOwned struct {
 	apart
 	part  int32
 	owner uint64 // see ownerHash
+	marks unique.Handle[ownerMarks]
 }
+
+type ownerMarks struct{ instance, stream string }
 
 func (a *apartOwned) DeepCopyObject() runtime.Object { return a }
 
@@ -89,10 +107,10 @@ func (a *apartRecord) object(key string, revision uint64) *RecordObject {
 
 // ofKey is what is kept of a document of a key, and nil if the caches have the whole.
 func (d *division) ofKey(key string) *apartKey {
-	if d == nil || d.owners != "" {
+	if d == nil || d.Owners != "" {
 		return nil
 	}
-	if part := d.parts.Of(key); !d.parts.Want(part) {
+	if part := d.Parts.Of(key); !d.Parts.Want(part) {
 		return &d.keys[part]
 	}
 	return nil
@@ -100,15 +118,17 @@ func (d *division) ofKey(key string) *apartKey {
 
 // ofOwner is ofKey for a document that may have an owner.
 func (d *division) ofOwner(obj metav1.Object) *apartOwned {
-	if d == nil || d.owners == "" {
+	if d == nil || d.Owners == "" {
 		return nil
 	}
-	kind, key := ownerNamed(obj)
-	if kind != d.owners || key == "" || strings.HasPrefix(key, ownerHashPrefix) {
+	key, instance, stream, ok := d.Plain(obj)
+	if !ok {
 		return nil
 	}
-	if part := d.parts.Of(key); !d.parts.Want(part) {
-		return &apartOwned{part: int32(part), owner: ownerHash(kind, key)}
+	if part := d.Parts.Of(key); !d.Parts.Want(part) {
+		return &apartOwned{
+			part: int32(part), owner: ownerHash(d.Owners, key), marks: unique.Make(ownerMarks{instance, stream}),
+		}
 	}
 	return nil
 }
@@ -117,11 +137,11 @@ func (d *division) ofOwner(obj metav1.Object) *apartOwned {
 func (d *division) wants(key string, a natsinformer.Apart) bool {
 	switch a := a.(type) {
 	case *apartKey:
-		return d.parts.Want(a.part)
+		return d.Parts.Want(a.part)
 	case *apartOwned:
-		return d.parts.Want(int(a.part))
+		return d.Parts.Want(int(a.part))
 	}
-	return d.parts.Wants(key)
+	return d.Parts.Wants(key)
 }
 
 func ownerHash(kind, key string) uint64 {
@@ -132,11 +152,11 @@ func ownerHash(kind, key string) uint64 {
 func (c *Client[T]) division() *division { return c.shared.division.Load() }
 
 // Divide implements EnginePort.
-func (p enginePort[T]) Divide(of *parts.Parts, owners string) error {
+func (p enginePort[T]) Divide(of *Division) error {
 	c := p.Client
 	c.shared.mu.Lock()
 	defer c.shared.mu.Unlock()
-	if now := c.shared.division.Load(); now != nil && now.parts == of && now.owners == owners {
+	if now := c.shared.division.Load(); now != nil && of != nil && now.Parts == of.Parts && now.Owners == of.Owners {
 		return nil
 	}
 	if d := c.shared.current.Load(); d != nil && d.users > 0 {
@@ -147,7 +167,7 @@ func (p enginePort[T]) Divide(of *parts.Parts, owners string) error {
 		c.shared.division.Store(nil)
 		return nil
 	}
-	d := &division{parts: of, owners: owners, keys: make([]apartKey, of.Many())}
+	d := &division{Division: *of, keys: make([]apartKey, of.Parts.Many())}
 	for part := range d.keys {
 		d.keys[part].part = part
 	}
@@ -158,7 +178,7 @@ func (p enginePort[T]) Divide(of *parts.Parts, owners string) error {
 // Divided implements EnginePort.
 func (p enginePort[T]) Divided() *parts.Parts {
 	if d := p.division(); d != nil {
-		return d.parts
+		return d.Parts
 	}
 	return nil
 }
@@ -166,15 +186,13 @@ func (p enginePort[T]) Divided() *parts.Parts {
 // Fetch implements EnginePort.
 func (p enginePort[T]) Fetch(ctx context.Context) error {
 	d, g := p.division(), p.generation()
-	err := g.documents.held.Fetch(ctx, func(key string, a natsinformer.Apart) bool {
-		return d.wants(p.keys.display(key), a)
-	})
-	if err != nil || d.owners != "" || g.records == nil {
-		return err
+	which := func(key string, a natsinformer.Apart) bool { return d.wants(p.keys.display(key), a) }
+	if d.Owners == "" && g.records != nil { // first: who reads a document reads its status, too
+		if err := g.records.store.Fetch(ctx, which); err != nil {
+			return err
+		}
 	}
-	return g.records.store.Fetch(ctx, func(key string, a natsinformer.Apart) bool {
-		return d.wants(p.keys.display(key), a)
-	})
+	return g.documents.held.Fetch(ctx, which)
 }
 
 // PutApart implements EnginePort.
@@ -191,7 +209,7 @@ func (p enginePort[T]) PutApart(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil || d.owners != "" || g.records == nil {
+	if err != nil || d.Owners != "" || g.records == nil {
 		return err
 	}
 	return g.records.store.PutApart(ctx, func(_ string, object runtime.Object) natsinformer.Apart {
@@ -203,10 +221,15 @@ func (p enginePort[T]) PutApart(ctx context.Context) error {
 }
 
 // ApartOwned implements EnginePort.
-func (p enginePort[T]) ApartOwned() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		for key, a := range p.generation().documents.held.Aparts() {
-			if owned, is := a.(*apartOwned); is && !yield(p.keys.display(key), owned.owner) {
+func (p enginePort[T]) ApartOwned() iter.Seq[ApartDocument] {
+	return func(yield func(ApartDocument) bool) {
+		for key, known := range p.generation().documents.held.AllKnown() {
+			a, is := known.(*apartOwned)
+			if !is {
+				continue
+			}
+			marks := a.marks.Value()
+			if !yield(ApartDocument{p.keys.display(key), a.owner, marks.instance, marks.stream}) {
 				return
 			}
 		}
@@ -216,7 +239,7 @@ func (p enginePort[T]) ApartOwned() iter.Seq2[string, uint64] {
 // OwnerHash implements EnginePort.
 func (p enginePort[T]) OwnerHash(key string) uint64 {
 	if d := p.division(); d != nil {
-		return ownerHash(d.owners, key)
+		return ownerHash(d.Owners, key)
 	}
 	return 0
 }
@@ -225,21 +248,27 @@ func (p enginePort[T]) OwnerHash(key string) uint64 {
 func (r *Records) apartOf(object runtime.Object) *apartRecord {
 	o, is := object.(*RecordObject)
 	d := r.division()
-	if !is || o.Record == nil || d == nil || d.owners != "" || d.parts.Wants(o.key) {
+	if !is || o.Record == nil || d == nil || d.Owners != "" || d.Parts.Wants(o.key) {
 		return nil
 	}
 	return newApartRecord(o.Record)
 }
 
-// tellApart passes on what became of documents that are apart.
-func (s *hookState) tellApart(key string, before runtime.Object, unpack func(any) any) {
-	var obj metav1.Object
-	if before != nil {
-		obj, _ = unpack(before).(metav1.Object)
+// tellApart passes on that a document is apart, and what was known of its key before.
+func (s *hookState) tellApart(key string, before runtime.Object, now natsinformer.Apart, unpack func(any) any) {
+	change := ApartChange{}
+	switch was := before.(type) {
+	case *apartOwned:
+		is, owned := now.(*apartOwned)
+		change.OwnerChanged = !owned || was.owner != is.owner
+	case natsinformer.Apart, nil:
+	default:
+		change.Before, _ = unpack(before).(metav1.Object)
+		change.OwnerChanged = true
 	}
 	s.tell(func() {}, func(hooks Hooks) {
 		if hooks.Apart != nil {
-			hooks.Apart(key, obj)
+			hooks.Apart(key, change)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	"github.com/nagi-runtime/nagi/test/natstest"
@@ -57,10 +58,15 @@ func hear[T entity.IEntity](t *testing.T, client *entity.Client[T]) *heard {
 	})
 	must(t, err)
 	t.Cleanup(client.EnginePort().Subscribe(entity.Hooks{
-		Apart: func(key string, before metav1.Object) {
-			if h.add("apart " + key); before != nil {
-				h.add("before that, of " + before.GetAnnotations()[entity.OwnerKeyAnnotation])
+		Apart: func(key string, change entity.ApartChange) {
+			text := "apart " + key
+			if change.Before != nil {
+				text += ", before that of " + change.Before.GetAnnotations()[entity.OwnerKeyAnnotation]
 			}
+			if change.OwnerChanged {
+				text += ", another owner"
+			}
+			h.add(text)
 		},
 		ApartGone: func(key string, how natsinformer.Deletion) { h.add("gone " + key + " " + string(how.Reason)) },
 		ApartRecord: func(record *entity.RecordObject, gone bool) {
@@ -108,7 +114,7 @@ func TestCachesThatAreDividedByKeyHaveWhatIsWanted(t *testing.T) {
 			others := newClient[*Website](t, js, cfg)
 			client := newClient[*Website](t, js, cfg)
 			p := byLetter(0)
-			must(t, client.EnginePort().Divide(p, ""))
+			must(t, client.EnginePort().Divide(&entity.Division{Parts: p}))
 			for _, name := range []string{"a", "b", "c"} {
 				w := named(name)
 				must(t, others.Create(ctx, w))
@@ -206,11 +212,15 @@ func TestCachesThatAreDividedByOwnerHaveWhatOthersOwn(t *testing.T) {
 			others := newClient[*Website](t, js, cfg)
 			client := newClient[*Website](t, js, cfg)
 			port, p := client.EnginePort(), byLetter(0)
-			must(t, port.Divide(p, "Shop"))
+			must(t, port.Divide(owner.Division(&entity.Division{Parts: p}, "Shop")))
 			for name, owner := range map[string]string{"of-a": "a", "of-b": "b", "of-long": strings.Repeat("b", 100)} {
-				must(t, others.Create(ctx, owned(name, owner)))
+				must(t, others.Create(ctx, stamped(name, owner)))
 			}
 			must(t, others.Create(ctx, website("free")))
+			must(t, others.Create(ctx, owned("unstamped", "b")))
+			odd := stamped("odd", "b")
+			odd.Labels[entity.OwnerKeyLabel] = "c"
+			must(t, others.Create(ctx, odd))
 			elses := website("elses")
 			entity.SetOwner(elses, "Bakery", "b", "i")
 			must(t, others.Create(ctx, elses))
@@ -219,7 +229,7 @@ func TestCachesThatAreDividedByOwnerHaveWhatOthersOwn(t *testing.T) {
 			synctest.Wait()
 			got := h.take()
 			slices.Sort(got)
-			if !slices.Equal(got, []string{"add elses", "add free", "add of-a"}) {
+			if !slices.Equal(got, []string{"add elses", "add free", "add odd", "add of-a", "add unstamped"}) {
 				t.Errorf("told %q", got)
 			}
 			all, err := client.Lister().OwnedBy("Shop", "a")
@@ -230,16 +240,33 @@ func TestCachesThatAreDividedByOwnerHaveWhatOthersOwn(t *testing.T) {
 			if _, err = client.Lister().OwnedBy("Shop", "b"); !errors.Is(err, entity.ErrNotCached) {
 				t.Errorf("what b owns: %v", err)
 			}
-			if hashes := maps.Collect(port.ApartOwned()); len(hashes) != 2 || hashes["of-b"] != port.OwnerHash("b") ||
-				hashes["of-long"] != port.OwnerHash(strings.Repeat("b", 100)) || hashes["of-b"] == port.OwnerHash("a") {
-				t.Errorf("the hashes are %v", hashes)
+			known := map[string]entity.ApartDocument{}
+			for a := range port.ApartOwned() {
+				known[a.Key] = a
+			}
+			want := map[string]entity.ApartDocument{
+				"of-b":    {Key: "of-b", Owner: port.OwnerHash("b"), Instance: "i", Stream: "s"},
+				"of-long": {Key: "of-long", Owner: port.OwnerHash(strings.Repeat("b", 100)), Instance: "i", Stream: "s"},
+			}
+			if !maps.Equal(known, want) || port.OwnerHash("a") == port.OwnerHash("b") {
+				t.Errorf("known is %v, want %v", known, want)
 			}
 
 			w, err := others.Get(ctx, "of-a")
 			must(t, err)
 			entity.SetOwner(w, "Shop", "b", "i")
+			w.Annotations[entity.OwnerRevisionAnnotation] = "1@s"
 			must(t, others.Update(ctx, w))
-			wantHeard(t, h, "apart of-a", "before that, of a")
+			wantHeard(t, h, "apart of-a, before that of a, another owner")
+			w, err = others.Get(ctx, "of-b")
+			must(t, err)
+			w.Spec.Host = "changed"
+			must(t, others.Update(ctx, w))
+			wantHeard(t, h, "apart of-b")
+			entity.SetOwner(w, "Shop", "bb", "i")
+			w.Annotations[entity.OwnerRevisionAnnotation] = "1@s"
+			must(t, others.Update(ctx, w))
+			wantHeard(t, h, "apart of-b, another owner")
 			if all, err = client.Lister().OwnedBy("Shop", "a"); err != nil || len(all) != 0 {
 				t.Errorf("a owns %d: %v", len(all), err)
 			}
@@ -247,11 +274,18 @@ func TestCachesThatAreDividedByOwnerHaveWhatOthersOwn(t *testing.T) {
 			must(t, port.Fetch(ctx))
 			all, err = client.Lister().OwnedBy("Shop", "b")
 			must(t, err)
-			if len(all) != 2 {
+			if len(all) != 3 { // of those the odd one, and the unstamped
 				t.Errorf("b owns %d", len(all))
 			}
 		}))
 	}
+}
+
+// stamped is a website as a controller writes it for an owner.
+func stamped(name, owner string) *Website {
+	w := owned(name, owner)
+	w.Annotations[entity.OwnerRevisionAnnotation] = "1@s"
+	return w
 }
 
 func TestARunningCacheIsNotDivided(t *testing.T) {
@@ -259,7 +293,7 @@ func TestARunningCacheIsNotDivided(t *testing.T) {
 		client := newClient[*Website](t, newServer(t), websites)
 		p := byLetter()
 		start(t, client)
-		if err := client.EnginePort().Divide(p, ""); err == nil || client.EnginePort().Divided() != nil {
+		if err := client.EnginePort().Divide(&entity.Division{Parts: p}); err == nil || client.EnginePort().Divided() != nil {
 			t.Errorf("it was divided: %v", err)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Subscribe registers callbacks. Before it returns, it calls them for all that is invalid, in error or reserved at the
@@ -36,9 +35,9 @@ func (c *Client[T]) untilClosed(hooks Hooks) (out Hooks) {
 		}
 	}
 	if hooks.Apart != nil {
-		out.Apart = func(key string, before metav1.Object) {
+		out.Apart = func(key string, change ApartChange) {
 			if !c.closed.Load() {
-				hooks.Apart(key, before)
+				hooks.Apart(key, change)
 			}
 		}
 	}

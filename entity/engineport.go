@@ -46,17 +46,15 @@ type EnginePort[T IEntity] interface {
 	StreamState(ctx context.Context) (StreamState, error)
 
 	// Divide has the caches keep the documents of the parts that are wanted, and know of the others no more than their
-	// keys, revisions and owners. The part is that of the key, and then records are divided, too; or that of the owner
-	// of a kind, and then documents that others own, or none, are kept. Nil has the caches keep all. It is an error
-	// while they run. Divided returns the parts.
-	Divide(of *parts.Parts, owners string) error
+	// keys, revisions and owners. Nil has them keep all. It is an error while they run. Divided returns the parts.
+	Divide(of *Division) error
 	Divided() *parts.Parts
 	// Fetch brings what has become wanted into the caches, and returns when it is there. PutApart takes out what is
 	// wanted no more; handlers are not told of that. Both wait for caches that do not watch; the error is that of ctx.
 	Fetch(ctx context.Context) error
 	PutApart(ctx context.Context) error
-	// ApartOwned are the keys of the documents that are apart because of their owner, each with the OwnerHash of that.
-	ApartOwned() iter.Seq2[string, uint64]
+	// ApartOwned are the documents that are apart because of their owner.
+	ApartOwned() iter.Seq[ApartDocument]
 	// OwnerHash stands in this process for the key of an owner.
 	OwnerHash(key string) uint64
 

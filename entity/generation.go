@@ -118,9 +118,9 @@ func newGeneration[T IEntity](c *Client[T]) (*generation[T], error) {
 			return unseen(g.records.writes, c.records.keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { g.news.arrived(c.cfg.StatusBucket, e) },
-		ApartChanged: func(natsKey string, _ runtime.Object) {
-			if o := g.records.apart(c.keys.display(natsKey)); o != nil {
-				g.news.tellApartRecord(o, false)
+		ApartChanged: func(natsKey string, _ runtime.Object, now natsinformer.Apart) {
+			if kept, is := now.(*apartRecord); is {
+				g.news.tellApartRecord(kept.object(c.keys.display(natsKey), 0), false)
 			}
 		},
 		ApartGone: func(natsKey string, was natsinformer.Apart, _ natsinformer.Deletion) {

@@ -102,10 +102,16 @@ type Hooks struct {
 	// Reserved is called for each revision of a reserved key (it starts with "_nagi") in the status bucket. value is
 	// nil for a delete.
 	Reserved func(name string, revision uint64, value []byte)
-	// Apart is called for a document that came or was written and that the cache keeps apart, see EnginePort.Divide;
-	// before is what the cache had, or nil. ApartGone is called when the key of one is gone. ApartRecord is called for
+	// Apart is called for a document that came or was written and that the cache keeps apart, see EnginePort.Divide.
+	// ApartGone is called when the key of one is gone. ApartRecord is called for
 	// a record likewise: it has no more than what is kept, and was deleted if gone is true.
-	Apart       func(key string, before metav1.Object)
+	Apart       func(key string, change ApartChange)
 	ApartGone   func(key string, how natsinformer.Deletion)
 	ApartRecord func(record *RecordObject, gone bool)
+}
+
+// ApartChange is what a change of a document that is apart, or is so now, was.
+type ApartChange struct {
+	Before       metav1.Object // what the cache had of it; nil: nothing
+	OwnerChanged bool
 }

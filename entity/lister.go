@@ -101,7 +101,7 @@ func (l lister[T]) Get(key string) (T, error) {
 		return none, err
 	}
 	if !found {
-		if apart, _ := g.documents.held.Apart(natsKeyOf(key)); apart != nil {
+		if known, _ := g.documents.held.Known(natsKeyOf(key)); known != nil { // apart, or about to come
 			return none, newNotCached(c.cfg.Kind, key)
 		}
 		return none, newNotFound(c.cfg.Kind, c.cfg.Bucket, key)
@@ -240,7 +240,7 @@ func (l lister[T]) ListMatching(o ListOptions) ([]T, error) {
 
 // OwnedBy returns the entities that name this kind and key as their owner; see IsOwnedBy. It uses the informer's index.
 func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
-	if d := l.client.division(); d != nil && d.owners == kind && !d.parts.Wants(key) {
+	if d := l.client.division(); d != nil && d.Owners == kind && !d.Parts.Wants(key) {
 		return nil, newNotCached(l.client.cfg.Kind, "")
 	}
 	g, err := l.client.ready()

@@ -59,12 +59,14 @@ func hasReached(informer natsinformer.Informer, key string, revision uint64) boo
 	if informer.Deleted(natsKey) >= revision || informer.InvalidRevision(natsKey) >= revision {
 		return true
 	}
-	if _, at := informer.Apart(natsKey); at >= revision {
-		return true
-	}
 	item, exists, err := informer.GetStore().GetByKey(key)
-	if err != nil || !exists {
+	if err != nil {
 		return false
+	}
+	if !exists {
+		known, at := informer.Known(natsKey)
+		_, apart := known.(natsinformer.Apart)
+		return apart && at >= revision
 	}
 	object, err := meta.Accessor(item)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/natsinformer"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 func TestAnOwnWriteIsReachedWhenTheCursorHasPassedItOrTheStreamIsAnother(t *testing.T) {
@@ -86,7 +87,7 @@ type followed struct {
 	since          time.Time // of err, or of its end
 }
 
-func (f *followed) Apart(string) (natsinformer.Apart, uint64) { return nil, 0 }
+func (f *followed) Known(string) (runtime.Object, uint64) { return nil, 0 }
 
 func (f *followed) Cursor() uint64                { return f.cursor }
 func (f *followed) Deleted(string) uint64         { return 0 }

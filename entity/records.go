@@ -134,7 +134,7 @@ func (c *recordCache) get(key string) *RecordObject {
 		stored = nil
 	}
 	if stored == nil {
-		stored = c.apart(key)
+		stored = c.known(key)
 	}
 	if !written || stored != nil && stored.Record.Revision > own.revision && !own.isAheadOf(c.store) {
 		return stored
@@ -162,22 +162,8 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 			return
 		}
 		own := c.writes.Keys() // before the store is listed: it has what the overlay has dropped by then
-		for _, item := range c.store.GetStore().List() {
-			o, ok := item.(*RecordObject)
-			if !ok || o.Record == nil {
-				continue
-			}
-			key := o.key
-			if _, written := own[key]; !written && !yield(key, o.Record) {
-				return
-			}
-		}
-		for natsKey, a := range c.store.Aparts() {
-			key := c.display(natsKey)
-			if _, written := own[key]; written {
-				continue
-			}
-			if kept, is := a.(*apartRecord); is && !yield(key, kept.object(key, 0).Record) {
+		for o := range c.all() {
+			if _, written := own[o.key]; o.Record != nil && !written && !yield(o.key, o.Record) {
 				return
 			}
 		}
@@ -189,13 +175,42 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 	}
 }
 
-// apart is what is known of a record that is apart; nil if it is not.
-func (c *recordCache) apart(key string) *RecordObject {
-	a, revision := c.store.Apart(natsKeyOf(key))
-	if kept, is := a.(*apartRecord); is {
-		return kept.object(key, revision)
+// known is what is known of a record that the store does not have: it is apart, or about to come. Nil if nothing is, and
+// where the store has all.
+func (c *recordCache) known(key string) *RecordObject {
+	object, revision := c.store.Known(natsKeyOf(key))
+	switch o := object.(type) {
+	case *apartRecord:
+		return o.object(key, revision)
+	case *RecordObject:
+		if o.Record != nil {
+			return o
+		}
 	}
 	return nil
+}
+
+// all are the records, and the reserved keys, that are in the store, apart, or about to come.
+func (c *recordCache) all() iter.Seq[*RecordObject] {
+	return func(yield func(*RecordObject) bool) {
+		if !c.store.Divided() {
+			for _, item := range c.store.GetStore().List() {
+				if o, is := item.(*RecordObject); is && !yield(o) {
+					return
+				}
+			}
+			return
+		}
+		for natsKey, object := range c.store.AllKnown() {
+			o, is := object.(*RecordObject)
+			if kept, apart := object.(*apartRecord); apart {
+				o, is = kept.object(c.display(natsKey), 0), true
+			}
+			if is && !yield(o) {
+				return
+			}
+		}
+	}
 }
 
 // Put writes a record if the stored one is at rec.Revision; 0 means that there must be none. It sets rec.Revision and

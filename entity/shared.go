@@ -104,8 +104,8 @@ func newDocumentCache[T IEntity](c *Client[T]) (*documentCache[T], error) {
 			return unseen(d.writes, keys, natsKey, deleted)
 		},
 		Arrived: func(e natsinformer.Entry) { d.news.arrived(cfg.Bucket, e) },
-		ApartChanged: func(natsKey string, before runtime.Object) {
-			d.news.tellApart(keys.display(natsKey), before, d.unpack)
+		ApartChanged: func(natsKey string, before runtime.Object, now natsinformer.Apart) {
+			d.news.tellApart(keys.display(natsKey), before, now, d.unpack)
 		},
 		ApartGone: func(natsKey string, _ natsinformer.Apart, how natsinformer.Deletion) {
 			d.news.tellApartGone(keys.display(natsKey), how)

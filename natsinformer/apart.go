@@ -17,8 +17,8 @@ import (
 
 // Apart is what Config.Decode returns for an entry that is not to be in the store. The informer then keeps of it no
 // more than key, revision and this value, which entries may share, and which a transform does not see. Exists tells of
-// such keys, and so do Apart and Aparts. Handlers and indexers do not: Config.ApartChanged and Config.ApartGone hear of
-// what becomes of them.
+// such keys, and so do Known and AllKnown. Handlers and indexers do not: Config.ApartChanged and Config.ApartGone hear
+// of what becomes of them.
 //
 // Fetch brings such entries into the store, and PutApart takes some out of it. Config.Decode is to decide in the same
 // way by then.
@@ -57,6 +57,7 @@ type fetch struct {
 	found bool     // left was made
 	again time.Time
 	done  chan struct{}
+	why   error // the last request was not answered; nil if it was. Guarded by ordersMu
 }
 
 // putApart is a call of PutApart.
@@ -83,7 +84,13 @@ type fetching struct {
 func (i *informer) Fetch(ctx context.Context, which func(key string, apart Apart) bool) error {
 	order := &fetch{ctx: ctx, which: which, done: make(chan struct{})}
 	i.src.order(func(o *orders) { o.fetches = append(o.fetches, order) })
-	return awaitOrder(ctx, order.done)
+	err := awaitOrder(ctx, order.done)
+	i.src.ordersMu.Lock()
+	defer i.src.ordersMu.Unlock()
+	if err != nil && order.why != nil {
+		return fmt.Errorf("%w: %w", err, order.why)
+	}
+	return err
 }
 
 func (i *informer) PutApart(ctx context.Context, of func(key string, object runtime.Object) Apart) error {
@@ -101,44 +108,48 @@ func awaitOrder(ctx context.Context, done chan struct{}) error {
 	}
 }
 
-func (i *informer) Apart(key string) (apart Apart, revision uint64) {
+func (i *informer) Divided() bool { return i.src.divided.Load() }
+
+func (i *informer) Known(key string) (object runtime.Object, revision uint64) {
 	if !i.src.divided.Load() {
 		return nil, 0
 	}
 	i.src.mu.RLock()
 	defer i.src.mu.RUnlock()
 	l, _ := i.src.keys.live.get(key)
-	if apart, _ = l.object.(Apart); apart == nil {
+	if l.object == nil {
 		return nil, 0
 	}
-	return apart, l.revision
+	return l.object, l.revision
 }
 
-func (i *informer) Aparts() iter.Seq2[string, Apart] {
-	return func(yield func(string, Apart) bool) {
-		for _, e := range i.src.aparts() {
-			if !yield(e.key, e.apart) {
+func (i *informer) AllKnown() iter.Seq2[string, runtime.Object] {
+	return func(yield func(string, runtime.Object) bool) {
+		for _, e := range i.src.known(func(runtime.Object) bool { return true }) {
+			if !yield(e.key, e.object) {
 				return
 			}
 		}
 	}
 }
 
-type apartEntry struct {
-	key   string
-	apart Apart
+func isApart(object runtime.Object) bool { _, is := object.(Apart); return is }
+
+type knownEntry struct {
+	key    string
+	object runtime.Object
 }
 
-// aparts are all keys that are apart. Those that change meanwhile move in the table, so it is copied.
-func (src *source) aparts() (all []apartEntry) {
+// known are all keys whose objects are chosen. Those that change meanwhile move in the table, so it is copied.
+func (src *source) known(chosen func(runtime.Object) bool) (all []knownEntry) {
 	if !src.divided.Load() {
 		return nil
 	}
 	src.mu.RLock()
 	defer src.mu.RUnlock()
 	for key, l := range src.keys.live.all() {
-		if apart, is := l.object.(Apart); is {
-			all = append(all, apartEntry{key, apart})
+		if l.object != nil && chosen(l.object) {
+			all = append(all, knownEntry{key, l.object})
 		}
 	}
 	return all
@@ -213,8 +224,8 @@ func (w *worker) doOrders(ctx context.Context, s *session, now time.Time) (wake 
 
 // findLeft looks which keys a fetch has still to ask for. It reports whether there are any: else the fetch is done.
 func (w *worker) findLeft(f *fetch, now time.Time) bool {
-	for _, e := range w.aparts() {
-		if f.which(e.key, e.apart) {
+	for _, e := range w.known(isApart) {
+		if f.which(e.key, e.object.(Apart)) {
 			f.left = append(f.left, e.key)
 		}
 	}
@@ -240,6 +251,7 @@ func (w *worker) takeFetched(ctx context.Context, of *fetch) error {
 	case errors.Is(f.err, nats.ErrTimeout): // the server is busy; it is asked again
 		if of != nil {
 			of.again = time.Now().Add(fetchPause)
+			w.tellWhy(of, f.err)
 		}
 		return nil
 	case f.err != nil || len(f.keys) == 0:
@@ -274,7 +286,16 @@ func (w *worker) takeFetched(ctx context.Context, of *fetch) error {
 	}
 	w.decodeAll(items)
 	w.bring(ctx, items)
+	if of != nil {
+		w.tellWhy(of, nil)
+	}
 	return nil
+}
+
+func (src *source) tellWhy(f *fetch, why error) {
+	src.ordersMu.Lock()
+	defer src.ordersMu.Unlock()
+	f.why = why
 }
 
 // bring puts entries into the store that were apart, or notes that they do not decode.
@@ -358,7 +379,7 @@ func (w *worker) emitUnordered(ctx context.Context, events []event) {
 
 // tellAparts is tellApart for a list. why tells of each key that has vanished the reason.
 func (w *worker) tellAparts(before, next *keys, anew bool, why func(key string) DeleteReason) {
-	if w.cfg.ApartChanged == nil && w.cfg.ApartGone == nil {
+	if !w.divided.Load() {
 		return
 	}
 	for key, o := range before.live.all() {
@@ -376,7 +397,7 @@ func (w *worker) tellAparts(before, next *keys, anew bool, why func(key string) 
 	}
 	for key, n := range next.live.all() {
 		if o, _ := before.live.get(key); o.revision != n.revision || o.created != n.created {
-			w.tellApart(key, o.held(), n.object, "")
+			w.tellApart(key, o.object, n.object, "")
 		}
 	}
 }
@@ -386,7 +407,7 @@ func (w *worker) tellApart(key string, before, after runtime.Object, reason Dele
 	was, wasApart := before.(Apart)
 	switch _, isApart := after.(Apart); {
 	case isApart && w.cfg.ApartChanged != nil:
-		w.cfg.ApartChanged(key, inStore(before))
+		w.cfg.ApartChanged(key, before, after.(Apart))
 	case wasApart && after == nil && w.cfg.ApartGone != nil:
 		w.cfg.ApartGone(key, was, deletionOf(reason))
 	}
@@ -396,9 +417,16 @@ func (w *worker) tellApart(key string, before, after runtime.Object, reason Dele
 const putApartOnly DeleteReason = "Apart"
 
 // staying passes on what happens to keys, but not that one was put apart.
-type staying struct{ cache.ResourceEventHandler }
+type staying struct {
+	cache.ResourceEventHandler
+	src *source
+}
 
 func (h staying) OnDelete(obj any) {
+	if !h.src.divided.Load() {
+		h.ResourceEventHandler.OnDelete(obj)
+		return
+	}
 	if object, err := meta.Accessor(obj); err == nil && object.GetAnnotations()[deletionAnnotation] ==
 		deletionValue(putApartOnly, object.GetResourceVersion()) {
 		return
@@ -407,17 +435,17 @@ func (h staying) OnDelete(obj any) {
 }
 
 func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandler(staying{h})
+	return i.SharedIndexInformer.AddEventHandler(staying{h, i.src})
 }
 
 func (i *informer) AddEventHandlerWithResyncPeriod(
 	h cache.ResourceEventHandler, period time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(staying{h}, period)
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(staying{h, i.src}, period)
 }
 
 func (i *informer) AddEventHandlerWithOptions(
 	h cache.ResourceEventHandler, options cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithOptions(staying{h}, options)
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(staying{h, i.src}, options)
 }

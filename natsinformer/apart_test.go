@@ -69,10 +69,10 @@ func (d *divided) config() Config {
 			}
 			return object, nil
 		},
-		ApartChanged: func(key string, before runtime.Object) {
+		ApartChanged: func(key string, before runtime.Object, _ Apart) {
 			text := "changed " + key
-			if before != nil {
-				text += fmt.Sprint(" from ", before.(*thing).N)
+			if before, held := before.(*thing); held {
+				text += fmt.Sprint(" from ", before.N)
 			}
 			d.tell(text)
 		},
@@ -100,8 +100,10 @@ func (d *divided) drop(ctx context.Context, r *running, parts ...string) error {
 }
 
 func (r *running) apartKeys() (keys []string) {
-	for key := range r.Aparts() {
-		keys = append(keys, key)
+	for key, object := range r.AllKnown() {
+		if isApart(object) {
+			keys = append(keys, key)
+		}
 	}
 	slices.Sort(keys)
 	return keys
@@ -141,10 +143,10 @@ func TestWhatIsApartIsKnownAndNotInTheStore(t *testing.T) {
 		wantKeys(t, "apart", r.apartKeys(), "x3")
 		wantKeys(t, "told", d.all(), "changed x2", "changed x3", "changed x3",
 			"gone x1 of x Delete true", "gone x2 of x Purge true")
-		if apart, revision := r.Apart("x3"); apart != (elsewhere{"x"}) || revision != at {
-			t.Errorf("x3 is apart as %v at %d, want at %d", apart, revision, at)
+		if known, revision := r.Known("x3"); known != (elsewhere{"x"}) || revision != at {
+			t.Errorf("x3 is known as %v at %d, want at %d", known, revision, at)
 		}
-		if apart, _ := r.Apart("a1"); apart != nil || !r.Exists("x3") || r.Exists("x1") || r.Deleted("x1") == 0 {
+		if apart, _ := r.Known("a1"); apart != runtime.Object(r.get("a1")) || !r.Exists("x3") || r.Exists("x1") || r.Deleted("x1") == 0 {
 			t.Errorf("a1 is apart as %v, x3 exists: %v, x1: %v", apart, r.Exists("x3"), r.Exists("x1"))
 		}
 		for _, e := range r.seen.all() {
@@ -214,9 +216,7 @@ func TestAFetchWhileKeysAreWrittenShowsTheLatest(t *testing.T) {
 		}
 		for range 4 {
 			must(t, d.fetch(t.Context(), r, "x"))
-			for key := range r.Aparts() {
-				t.Fatalf("%s is apart still", key)
-			}
+			wantKeys(t, "apart still", r.apartKeys())
 			must(t, d.drop(t.Context(), r, "x"))
 			wantKeys(t, "in the store", r.storeKeys())
 		}
@@ -324,4 +324,58 @@ func TestAFetchEndsWithItsContextAndOthersGoOn(t *testing.T) {
 		must(t, d.fetch(t.Context(), r, "x"))
 		r.converges(t, kv, atOnce)
 	})
+}
+
+// TestAKeyThatExistsIsAlwaysKnown while it comes into the store, and while it leaves it. It looks as often as it can, so
+// it runs in real time.
+func TestAKeyThatExistsIsAlwaysKnown(t *testing.T) {
+	js := connect(t, natstest.Start(t).URL())
+	kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b"})
+	d := divide("a")
+	const each = 600
+	for i := range each {
+		put(t, kv, fmt.Sprint("x", i), 1)
+	}
+	r := start(t, js, d.config()).synced(t)
+	stop := make(chan struct{})
+	var looks sync.WaitGroup
+	look := func(once func(i int)) {
+		looks.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					once(i)
+				}
+			}
+		})
+	}
+	var missed, short int
+	look(func(i int) {
+		key := fmt.Sprint("x", i%each)
+		if _, found, _ := r.GetStore().GetByKey(key); !found {
+			if known, _ := r.Known(key); known == nil {
+				missed++
+			}
+		}
+	})
+	look(func(int) {
+		n := 0
+		for range r.AllKnown() {
+			n++
+		}
+		if n != each {
+			short++
+		}
+	})
+	for range 5 {
+		must(t, d.fetch(t.Context(), r, "x"))
+		must(t, d.drop(t.Context(), r, "x"))
+	}
+	close(stop)
+	looks.Wait()
+	if missed > 0 || short > 0 {
+		t.Errorf("%d looks found nothing, and %d lists lacked keys", missed, short)
+	}
 }

@@ -57,10 +57,11 @@ type Config struct {
 	// there when the informer began. It is for what an object does not keep, such as headers. It is called in the order
 	// of revisions, must return quickly, and may be nil.
 	Arrived func(Entry)
-	// ApartChanged is told of each entry that is watched and is apart, with the object that was in the store before, or
-	// nil. ApartGone is told when a key is gone of which an entry was apart, and how it went. Both are called in order
-	// per key, must return quickly, and may be nil.
-	ApartChanged func(key string, before runtime.Object)
+	// ApartChanged is told of each entry that is watched and is apart, with what was known of the key before: the
+	// object that was in the store, another Apart, or nil. ApartGone is told when a key is gone of which an entry was
+	// apart, and how it went. Both are called in order per key, but what handlers hear of it may come before or after.
+	// They must return quickly, and may be nil.
+	ApartChanged func(key string, before runtime.Object, now Apart)
 	ApartGone    func(key string, was Apart, how Deletion)
 	// OnError is called when the informer cannot list or watch (the error names the subject or bucket and what to
 	// grant or create), and with nil when it works again. It must return quickly, and may be nil.

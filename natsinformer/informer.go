@@ -71,10 +71,13 @@ type Informer interface {
 	// PutApart takes the entries out of the store for which of returns what is kept of them, without telling handlers.
 	// of must return quickly. PutApart waits for an informer that does not watch. The error is that of the context.
 	PutApart(ctx context.Context, of func(key string, object runtime.Object) Apart) error
-	// Apart is what is known of a key, as in NATS, that is apart, and its revision; nil if it is not.
-	Apart(key string) (apart Apart, revision uint64)
-	// Aparts are all keys that are apart when it begins.
-	Aparts() iter.Seq2[string, Apart]
+	// Divided reports whether entries are, or were, apart. If none ever was, Known and AllKnown know nothing.
+	Divided() bool
+	// Known is what is known of a key, as in NATS, and its revision: an Apart, or the object that is in the store, or
+	// is about to be; nil if it does not exist or never decoded.
+	Known(key string) (object runtime.Object, revision uint64)
+	// AllKnown are all keys of which something is known when it begins, each once.
+	AllKnown() iter.Seq2[string, runtime.Object]
 	// WaitKey blocks until the store reflects the key, as in NATS, at the revision or a later one (a value, a delete,
 	// or an invalid revision), or the context ends, whose error it then returns. Other keys and missing sequences do
 	// not hold it up. If the key vanishes without a message meanwhile, it returns a second after the cursor has reached

@@ -57,6 +57,7 @@ type Config struct {
 
 // Source is the resources of a client, as the last list showed them.
 type Source struct {
+	source.Whole
 	shared *Config
 	role   string
 	kind   string // of the resources
@@ -275,6 +276,3 @@ func (b *breaker) stats() Stats {
 	}
 	return s
 }
-
-// Elsewhere implements source.Owned: the cache has all.
-func (s *Source) Elsewhere() (all int, of func(owner string) int) { return 0, nil }

@@ -127,7 +127,7 @@ func New[T entity.IEntity](
 		func() { e.EnqueueAll(operation.Of(operation.Resync), nil) })
 	observer := &primaryHandler{}
 	e.primary = source.NewPrimary(client, observer, e.Filtered(opts.Predicates), !opts.WithoutTeardown, e.SourceHealth,
-		e.Traced(), e.parts)
+		e.Traced(), e.Division())
 	e.deletes = e.newGuard()
 	if opts.WithoutTeardown {
 		e.life = lifecycle.Unrecorded{Keys: &e.keys}

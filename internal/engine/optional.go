@@ -32,11 +32,10 @@ func (e *Engine) workWithout(life context.Context, s source.Source) {
 	if !cache.WaitFor(life, "", s.Synced()...) {
 		return
 	}
-	e.fetchLate(life, s)
 	if e.brake != nil {
 		e.brake.CameLate()
 	}
-	e.without.Delete(s)
+	e.comesLate(life, s)
 	e.SourceHealth(life, s)
 	klog.FromContext(life).Info("A source has come, and synced; all primaries are reconciled again",
 		"source", s.String())

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"iter"
-
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/apisource"
-	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/internal/source"
 )
 
@@ -25,6 +23,7 @@ func (e *Engine) addSources() error {
 			err = e.admit(s)
 		}
 		if err != nil {
+			e.undivide()
 			return err
 		}
 	}
@@ -46,9 +45,13 @@ func (e *Engine) admit(s source.Source) error {
 // Sources are all sources, the primary's first.
 func (e *Engine) Sources() []source.Source { return e.sources.Group() }
 
-// Parts are those of which caches in NATS are to have what belongs to them; nil: they have all. Owners are all
-// primaries that may own something, wherever that is cached.
-func (e *Engine) Parts() (of *parts.Parts, owners iter.Seq[string]) { return e.parts, e.owners }
+// Division is what the caches of primaries, and of what they own in NATS, are to have; nil: all.
+func (e *Engine) Division() *entity.Division {
+	if e.parts == nil {
+		return nil
+	}
+	return &entity.Division{Parts: e.parts}
+}
 
 // Kinds are the kinds of the entities in NATS that are sources, the primary's first.
 func (e *Engine) Kinds() (kinds []string) {

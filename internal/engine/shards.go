@@ -206,17 +206,15 @@ func (s *sharing) openAll(ctx context.Context) {
 		if latest == 0 {
 			continue
 		}
-		if missing := s.unfetched(s.gainedUpTo(latest)); len(missing) > 0 && s.fetch(ctx, missing) != nil {
-			notifyOf(s.opens)
-			continue
-		}
 		shown, cancel := context.WithTimeout(ctx, openPause)
-		if s.records.Informer().WaitCursor(shown, latest) == nil {
-			s.openUpTo(latest)
-		} else {
+		err := s.records.Informer().WaitCursor(shown, latest)
+		cancel()
+		if err == nil {
+			err = s.fetchBefore(ctx, s.gainedUpTo(latest), func() { s.openUpTo(latest) })
+		}
+		if err != nil {
 			notifyOf(s.opens) // what was gained in a stream that has gone back is lost meanwhile
 		}
-		cancel()
 	}
 }
 

@@ -25,7 +25,7 @@ type slotCaches struct {
 }
 
 // fetchPatience is after how long a fetch that is not over is told and begun again; what has come by then stays.
-const fetchPatience = 30 * time.Second
+const fetchPatience = 2 * time.Minute
 
 // newParts returns nil where caches have all.
 func newParts(opts Options) *parts.Parts {
@@ -42,26 +42,21 @@ func (e *Engine) newSlotCaches() *slotCaches {
 	}
 }
 
-// owners are the primaries that exist, or are owed a teardown.
-func (e *Engine) owners(yield func(key string) bool) {
-	for _, key := range e.primary.Keys() {
-		if !yield(key) {
-			return
-		}
-	}
-	for key, held := range e.records.All() {
-		if record.IsAnchor(held) && !yield(key) {
-			return
-		}
-	}
-}
-
 // divide has the caches of a source keep what belongs to slots, if they can.
 func (e *Engine) divide(s source.Source) error {
 	if divided, is := s.(source.Divided); is {
 		return divided.Divide()
 	}
 	return nil
+}
+
+// undivide takes that back, for an engine that is not made.
+func (e *Engine) undivide() {
+	for _, s := range e.sources.Group() {
+		if divided, is := s.(source.Divided); is {
+			divided.Undivide()
+		}
+	}
 }
 
 // each does something with all sources whose caches are divided, side by side. One that may be missing is left out
@@ -99,6 +94,14 @@ func (c *slotCaches) fetch(ctx context.Context, slots []int) error {
 		return err
 	}
 	defer c.Give()
+	return c.fetchInTurn(ctx, slots)
+}
+
+// fetchInTurn is fetch for whoever has the turn.
+func (c *slotCaches) fetchInTurn(ctx context.Context, slots []int) error {
+	if len(slots) == 0 {
+		return nil
+	}
 	c.parts.Set(true, slots...)
 	bounded, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
@@ -119,21 +122,32 @@ func (c *slotCaches) fetch(ctx context.Context, slots []int) error {
 	return nil
 }
 
-// unfetched are those of some slots that a member got which it had not loaded, or has forgotten.
-func (c *slotCaches) unfetched(of map[int]bool) (slots []int) {
+// fetchBefore fetches those of some slots that the member got although it had not loaded them, or has forgotten them,
+// and does something then, before the caches may forget anything.
+func (c *slotCaches) fetchBefore(ctx context.Context, slots map[int]bool, do func()) error {
 	if c.parts == nil {
+		do()
 		return nil
 	}
-	for slot := range of {
+	if err := c.Take(ctx); err != nil {
+		return err
+	}
+	defer c.Give()
+	var missing []int
+	for slot := range slots {
 		if !c.fetched[slot] {
-			slots = append(slots, slot)
+			missing = append(missing, slot)
 		}
 	}
-	return slots
+	if err := c.fetchInTurn(ctx, missing); err != nil {
+		return err
+	}
+	do()
+	return nil
 }
 
-// keep has the caches forget what belongs to other slots.
-func (c *slotCaches) keep(ctx context.Context, needed shards.Set) error {
+// keep has the caches forget what belongs to other slots, but for those that are in use.
+func (c *slotCaches) keep(ctx context.Context, needed shards.Set, inUse func(slot int) bool) error {
 	if err := c.Take(ctx); err != nil {
 		return err
 	}
@@ -141,7 +155,7 @@ func (c *slotCaches) keep(ctx context.Context, needed shards.Set) error {
 	c.report.Report(ctx, nil) // what could not be fetched is not needed any more
 	var others []int
 	for slot := range c.fetched {
-		if !needed.Has(slot) && c.parts.Want(slot) {
+		if !needed.Has(slot) && c.parts.Want(slot) && !inUse(slot) {
 			others = append(others, slot)
 			c.fetched[slot] = false
 		}
@@ -153,9 +167,34 @@ func (c *slotCaches) keep(ctx context.Context, needed shards.Set) error {
 	return c.each(ctx, func(ctx context.Context, s source.Divided) error { return s.PutApart(ctx) })
 }
 
-// fetchLate is for a source that has just come.
-func (e *Engine) fetchLate(ctx context.Context, s source.Source) {
-	if divided, is := s.(source.Divided); is && divided.IsDivided() {
-		_ = divided.Fetch(ctx) // it fails when the engine stops
+// comesLate is for a source that has just synced: from now on it is one of those that each goes through.
+func (e *Engine) comesLate(ctx context.Context, s source.Source) {
+	divided, is := s.(source.Divided)
+	if e.sharing == nil || !is || !divided.IsDivided() {
+		e.without.Delete(s)
+		return
 	}
+	for ctx.Err() == nil && !e.sharing.slotCaches.takeIn(ctx, divided) {
+		pause(ctx, time.Second)
+	}
+}
+
+// takeIn fetches what a source is to have, and reports whether that is there.
+func (c *slotCaches) takeIn(ctx context.Context, s source.Divided) bool {
+	if c.Take(ctx) != nil {
+		return false
+	}
+	defer c.Give()
+	bounded, cancel := context.WithTimeout(ctx, fetchPatience)
+	defer cancel()
+	if err := s.Fetch(bounded); err != nil {
+		if ctx.Err() == nil {
+			c.report.Report(ctx, fmt.Errorf("%s: what belongs to the slots of this replica has not come within %v: %w", s,
+				fetchPatience, err))
+		}
+		return false
+	}
+	c.report.Report(ctx, nil)
+	c.without.Delete(s)
+	return true
 }

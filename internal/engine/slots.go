@@ -141,6 +141,14 @@ func (s *slots) countOpen() (n int) {
 	return n
 }
 
+// inUse reports whether work may start in a slot, or is to, or goes on.
+func (s *slots) inUse(slot int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, opens := s.opening[slot]
+	return opens || s.busy[slot] > 0 || s.open[slot] != nil && !s.open[slot].Over()
+}
+
 // latestGained returns the highest revision at which a slot was gained that is to be opened; 0 if there is none.
 func (s *slots) latestGained() (latest uint64) {
 	s.mu.Lock()

@@ -227,7 +227,7 @@ func (s *sweeper) sweep(ctx context.Context) {
 			"dryRun", s.DryRun)
 	}
 	s.Counts.Ownerless.Store(&ownerless)
-	s.more = ownerless.Unasked > 0 && (s.Interval == 0 || s.Interval > sweepPause)
+	s.more = (ownerless.Unasked > 0 || ownerless.Unread) && (s.Interval == 0 || s.Interval > sweepPause)
 	if s.DryRun {
 		found = nil
 	}

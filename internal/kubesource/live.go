@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
+	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/notify"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,5 +103,9 @@ func (r *reach) refused(refused bool) (lasts, news bool) {
 	return lasts, lasts && r.told.Tell("refused")
 }
 
-// Elsewhere implements source.Owned: the cache has all.
-func (s *Source) Elsewhere() (all int, of func(owner string) int) { return 0, nil }
+// freed is for an object that is gone, or that another owns by now.
+func (s *Source) freed(obj metav1.Object) {
+	for _, key := range s.Freed(source.ObjectKey(obj)) {
+		s.host.Resume(key)
+	}
+}

@@ -69,6 +69,7 @@ type Config struct {
 
 // Source is the objects of an informer that the user runs.
 type Source struct {
+	source.Whole
 	source.Names
 	config   Config
 	host     Host
@@ -170,13 +171,6 @@ func (s *Source) deleted(ctx context.Context, gone any) {
 	s.sink.Deleted(ctx, gone)
 	if obj, ok := source.MetaObject(gone); ok {
 		s.freed(obj)
-	}
-}
-
-// freed is for an object that is gone, or that another owns by now.
-func (s *Source) freed(obj metav1.Object) {
-	for _, key := range s.Freed(obj) {
-		s.host.Resume(key)
 	}
 }
 

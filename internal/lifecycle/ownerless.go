@@ -27,6 +27,8 @@ type Ownerless struct {
 	// Unasked is how many owners the leader was never asked about, and is to be in the next sweep: there were too many
 	// for this one.
 	Unasked int
+	// Unread says that what names missing owners, and is not in the caches of this replica, could not be read.
+	Unread bool
 
 	unanswered int // the leader was not asked for their owner, or did not answer
 }

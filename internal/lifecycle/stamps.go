@@ -18,10 +18,10 @@ import (
 // the leader, and finds the stamps of owners that have a marker.
 func (t *Teardown) StampsOfMissing(ctx context.Context) iter.Seq2[string, owner.Stamp] {
 	return func(yield func(string, owner.Stamp) bool) {
-		left := t.leftOwners()
+		left, others := t.leftOwners(), t.readElsewhere(ctx, t.documents)
 		for _, s := range t.swept() {
 			claim := t.Owner.Claim().In(s)
-			for obj := range s.All() {
+			for obj := range others.all(s) {
 				named, ok := claim.OwnerOf(obj)
 				key, _ := named.Key()
 				stamp := owner.StampOf(obj)
@@ -55,9 +55,9 @@ func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
 	counts := map[string]int{}
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
-		_, elsewhere := s.Elsewhere()
+		others, _, _ := elsewhere{}.count(s, claim)
 		for key := range primaries {
-			if n := countedBy(elsewhere, key); n > 0 {
+			if n := others[s.OwnerHash(key)]; n > 0 {
 				counts[key] += n
 				continue
 			}
@@ -75,19 +75,11 @@ func (t *Teardown) CountOwnedBy(primaries sets.Set[string]) map[string]int {
 	return counts
 }
 
-// countedBy is how much the caches do not have of what a primary owns; elsewhere is nil if they have all.
-func countedBy(elsewhere func(string) int, key string) int {
-	if elsewhere == nil {
-		return 0
-	}
-	return elsewhere(key)
-}
-
 // CountOwned counts all that primaries own in the caches, and that the runtime may delete.
 func (t *Teardown) CountOwned() (count int) {
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
-		all, _ := s.Elsewhere()
+		_, all, _ := elsewhere{}.count(s, claim)
 		count += all
 		for obj := range s.All() {
 			if claim.IsOwned(obj) && obj.GetDeletionTimestamp() == nil {

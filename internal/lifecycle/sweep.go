@@ -20,9 +20,11 @@ import (
 // the leader about owners that are missing, and else caches only, so a system that is healthy costs no request.
 func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerless) {
 	left, none := t.leftOwners(), t.ownerless()
-	t.askAboutMissing(ctx, left, none) // first: it takes a while, in which teardowns go on
+	others := t.readElsewhere(ctx, t.owners)
+	none.Unread = len(others.unread) > 0
+	t.askAboutMissing(ctx, left, none, others) // first: it takes a while, in which teardowns go on
 	for _, s := range t.swept() {
-		if o := t.orphanedIn(ctx, s, left, none); len(o.Owners) > 0 {
+		if o := t.orphanedIn(ctx, s, left, none, others); len(o.Owners) > 0 {
 			found = append(found, o)
 		}
 	}
@@ -35,7 +37,9 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 		none.Orphaned += o.Count
 	}
 	t.keepOrphans(none.orphans)
-	t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
+	if !none.Unread { // else what is left may be among what could not be read
+		t.unusedLeft = left.forgetUnused(ctx, t.unusedLeft)
+	}
 	return found, none.Ownerless
 }
 
@@ -43,11 +47,11 @@ func (t *Teardown) Sweep(ctx context.Context) (found []brake.Orphans, _ Ownerles
 // not left on purpose. One that is named by a hash alone is known only if it has either. Those that a sweep before has
 // asked about come last, in any order: however many owners are made up, or held by the brake, the others get their
 // turn, those first that have waited for the most sweeps.
-func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless) {
+func (t *Teardown) askAboutMissing(ctx context.Context, left *leftOwners, none *ownerless, others elsewhere) {
 	anew, again, missing := sets.New[string](), sets.New[string](), sets.New[string]()
 	for _, s := range t.swept() {
 		claim := t.Owner.Claim().In(s)
-		for obj := range s.All() {
+		for obj := range others.all(s) {
 			named, ok := claim.OwnerOf(obj)
 			key, _ := named.Key()
 			if !ok || key == "" || !claim.Owns(obj, key) || t.Primaries.Exists(key) ||
@@ -102,15 +106,19 @@ func (t *Teardown) swept() []source.Owned {
 }
 
 func (t *Teardown) orphanedIn(
-	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless,
+	ctx context.Context, s source.Owned, left *leftOwners, none *ownerless, others elsewhere,
 ) brake.Orphans {
 	found := brake.Orphans{
 		Source: s.String(), Owners: map[string]int{}, Unproved: sets.New[string](), Unknown: sets.New[string](),
-		Outdated: t.Guard.Outdated(s) != nil,
+		Outdated: t.Guard.Outdated(s) != nil || others.unread[s.String()] != nil,
 	}
 	claim := t.Owner.Claim().In(s)
-	found.Known, _ = s.Elsewhere()
-	for obj := range s.All() {
+	_, known, foreigners := others.count(s, claim)
+	found.Known += known
+	for range foreigners {
+		t.Counters.Foreign()
+	}
+	for obj := range others.all(s) {
 		v, key := none.judge(ctx, s, obj, claim, left)
 		none.note(v, s, obj)
 		none.noteOrphan(v, s, obj)

@@ -58,7 +58,7 @@ func TestTheLeaderIsNotAskedAboutAnOwnerWhoseTeardownIsOwed(t *testing.T) {
 	}
 	td.Sources = func() []source.Owned { return []source.Owned{lists{s.guardedSource, pages}} }
 	none := td.ownerless()
-	td.askAboutMissing(t.Context(), &leftOwners{teardown: td, used: map[string]bool{}}, none)
+	td.askAboutMissing(t.Context(), &leftOwners{teardown: td, used: map[string]bool{}}, none, elsewhere{})
 	if _, asked := none.had["shop/gone"]; !asked || none.asked != 1 {
 		t.Errorf("of two owners it has asked about %v", none.had)
 	}

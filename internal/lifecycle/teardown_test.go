@@ -47,7 +47,8 @@ type objects struct{ cached, live []metav1.Object }
 
 func (o owns) OwnedBy(string) ([]metav1.Object, error) { return o.objects.cached, nil }
 
-func (o owns) Elsewhere() (int, func(string) int) { return 0, nil }
+func (o owns) Elsewhere() iter.Seq[entity.ApartDocument] { return source.Whole{}.Elsewhere() }
+func (o owns) OwnerHash(string) uint64                   { return 0 }
 
 func (o owns) OwnedLive(context.Context, string) ([]metav1.Object, error) { return o.objects.live, nil }
 

@@ -153,16 +153,23 @@ func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 			if of.Instance = named.Instance; of.Proofs != nil && !of.IsProven(obj) {
 				continue
 			}
-			sighting := seen[named.Instance]
-			if sighting.Objects++; sighting.Objects == 1 {
-				sighting.Streams = map[string]int{}
-				sighting.Source, sighting.Example = s.String(), source.ObjectKey(obj)
-			}
-			sighting.Streams[stamp.Stream]++
-			seen[named.Instance] = sighting
+			seen.add(named.Instance, stamp.Stream, s, source.ObjectKey(obj))
+		}
+		for a := range s.Elsewhere() { // each has a stamp
+			seen.add(a.Instance, a.Stream, s, a.Key)
 		}
 	}
 	return seen
+}
+
+func (s Sightings) add(instance, stream string, in source.Owned, object string) {
+	sighting := s[instance]
+	if sighting.Objects++; sighting.Objects == 1 {
+		sighting.Streams = map[string]int{}
+		sighting.Source, sighting.Example = in.String(), object
+	}
+	sighting.Streams[stream]++
+	s[instance] = sighting
 }
 
 // ids are the ids, those with the most objects first.

@@ -23,6 +23,8 @@ type shelf struct {
 func (s *shelf) String() string               { return "Owns Page" }
 func (s *shelf) All() iter.Seq[metav1.Object] { return slices.Values(s.objects) }
 
+func (s *shelf) Elsewhere() iter.Seq[entity.ApartDocument] { return source.Whole{}.Elsewhere() }
+
 func (*shelf) Resource() owner.Resource { return owner.ResourceOfBucket("pages") }
 func (*shelf) AnyNamespace() bool       { return false }
 

@@ -93,6 +93,9 @@ func (v *view) candidatesBut(id string) []candidate {
 // gain makes a slot the member's. The function that it returns tells the host, without the lock.
 func (s *Shards) gain(l *life, slot int, epoch uint64) func() {
 	h := &held{epoch: epoch, since: time.Now(), from: s.view.slots[slot].before}
+	if !l.loaded.Has(slot) {
+		s.kept = nil // the host has to load it all the same
+	}
 	l.slots[slot] = h
 	return s.resume(l, slot, h)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
+	"github.com/nagi-runtime/nagi/internal/owner"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -16,22 +17,31 @@ import (
 // Divided is a source whose caches may keep of the documents no more than what belongs to the keys of this replica.
 type Divided interface {
 	Source
-	// IsDivided reports whether they are to. Divide has them do so, before they start.
+	// IsDivided reports whether they are to. Divide has them do so, before they start; Undivide takes that back.
 	IsDivided() bool
 	Divide() error
+	Undivide()
 	// Fetch brings into the caches what has become wanted, PutApart takes out of them what is wanted no more.
 	Fetch(ctx context.Context) error
 	PutApart(ctx context.Context) error
 }
 
+// Whole is what a source has whose cache has all.
+type Whole struct{}
+
+// Elsewhere implements Owned.
+func (Whole) Elsewhere() iter.Seq[entity.ApartDocument] {
+	return func(func(entity.ApartDocument) bool) {}
+}
+
+// OwnerHash implements Owned.
+func (Whole) OwnerHash(string) uint64 { return 0 }
+
+// Read implements Owned.
+func (Whole) Read(context.Context, []string) ([]metav1.Object, error) { return nil, nil }
+
 // IsDivided implements Divided.
-func (s *NATS[T]) IsDivided() bool { return s.Parts != nil }
-
-// Divide implements Divided.
-func (s *NATS[T]) Divide() error { return s.divide(s.Owner) }
-
-// Divide implements Divided.
-func (s *Primary[T]) Divide() error { return s.divide("") }
+func (s *NATS[T]) IsDivided() bool { return s.Division != nil }
 
 // Fetch implements Divided.
 func (s *NATS[T]) Fetch(ctx context.Context) error { return s.port.Fetch(ctx) }
@@ -39,49 +49,38 @@ func (s *NATS[T]) Fetch(ctx context.Context) error { return s.port.Fetch(ctx) }
 // PutApart implements Divided.
 func (s *NATS[T]) PutApart(ctx context.Context) error { return s.port.PutApart(ctx) }
 
-// divide has the caches of the client keep what belongs to keys of this replica. owners is as in entity.EnginePort.
-func (s *NATS[T]) divide(owners string) error {
-	if s.Parts == nil {
+// Divide implements Divided.
+func (s *NATS[T]) Divide() error { return s.divide(owner.Division(s.Division, s.Owner)) }
+
+// Divide implements Divided.
+func (s *Primary[T]) Divide() error { return s.divide(s.Division) }
+
+// divide has the caches of the client keep what belongs to keys of this replica.
+func (s *NATS[T]) divide(of *entity.Division) error {
+	if of == nil {
 		return nil
 	}
-	if err := s.port.Divide(s.Parts, owners); err != nil {
+	if err := s.port.Divide(of); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil
 }
 
-// All implements Owned.
-func (s *NATS[T]) All() iter.Seq[metav1.Object] {
-	return func(yield func(metav1.Object) bool) {
-		for obj := range s.port.CachedDocuments() {
-			if !yield(obj) {
-				return
-			}
-		}
-		if s.Parts == nil {
-			return
-		}
-		var missing []string
-		s.elsewhere(func(key string, _ uint64, exists bool) {
-			if !exists {
-				missing = append(missing, key)
-			}
-		})
-		unread := error(nil)
-		for keys := range slices.Chunk(missing, readAtOnce) {
-			found, err := s.read(keys)
-			if err != nil {
-				unread = err
-			}
-			for _, obj := range found {
-				if !yield(obj) {
-					return
-				}
-			}
-		}
-		s.unread.Store(&unread)
+// Undivide implements Divided.
+func (s *NATS[T]) Undivide() {
+	if s.Division != nil {
+		_ = s.port.Divide(nil) // fails while others use the caches, which then are as they were
 	}
 }
+
+// wants reports whether this replica works at a primary.
+func (s *NATS[T]) wants(key string) bool { return s.Division == nil || s.Division.Parts.Wants(key) }
+
+// Elsewhere implements Owned.
+func (s *NATS[T]) Elsewhere() iter.Seq[entity.ApartDocument] { return s.port.ApartOwned() }
+
+// OwnerHash implements Owned.
+func (s *NATS[T]) OwnerHash(key string) uint64 { return s.port.OwnerHash(key) }
 
 const (
 	// readAtOnce is how many documents are read at once.
@@ -90,9 +89,20 @@ const (
 	readPatience = 10 * time.Second
 )
 
-// read reads documents that are not in the cache. Those that are gone by now are left out.
-func (s *NATS[T]) read(keys []string) (found []metav1.Object, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readPatience)
+// Read implements Owned.
+func (s *NATS[T]) Read(ctx context.Context, keys []string) (found []metav1.Object, err error) {
+	for some := range slices.Chunk(keys, readAtOnce) {
+		objects, err := s.readSome(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, objects...)
+	}
+	return found, nil
+}
+
+func (s *NATS[T]) readSome(ctx context.Context, keys []string) (found []metav1.Object, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	var mu sync.Mutex
 	var reads sync.WaitGroup
@@ -104,8 +114,8 @@ func (s *NATS[T]) read(keys []string) (found []metav1.Object, err error) {
 			switch {
 			case failed == nil:
 				found = append(found, obj)
-			case !apierrors.IsNotFound(failed):
-				err = failed
+			case !apierrors.IsNotFound(failed) && !apierrors.IsInvalid(failed):
+				err = fmt.Errorf("%s: %w", s, failed)
 			}
 		})
 	}
@@ -114,51 +124,15 @@ func (s *NATS[T]) read(keys []string) (found []metav1.Object, err error) {
 }
 
 // readOwned reads what a primary owns at which another replica works.
-func (s *NATS[T]) readOwned(owner string) (objects []metav1.Object, err error) {
-	var keys []string
-	for key, hash := range s.port.ApartOwned() {
-		if hash == s.port.OwnerHash(owner) {
-			keys = append(keys, key)
+func (s *NATS[T]) readOwned(key string) (objects []metav1.Object, err error) {
+	var names []string
+	for a := range s.Elsewhere() {
+		if a.Owner == s.OwnerHash(key) {
+			names = append(names, a.Key)
 		}
 	}
-	for some := range slices.Chunk(keys, readAtOnce) {
-		found, err := s.read(some)
-		if err != nil {
-			return nil, err
-		}
-		for _, obj := range found {
-			if entity.IsOwnedBy(obj, s.Owner, owner) {
-				objects = append(objects, obj)
-			}
-		}
-	}
-	return objects, nil
-}
-
-// elsewhere passes on what others than this replica have, with the hash of its owner, and whether that is there.
-func (s *NATS[T]) elsewhere(yield func(key string, owner uint64, exists bool)) {
-	var owners map[uint64]struct{}
-	for key, owner := range s.port.ApartOwned() {
-		if owners == nil {
-			owners = map[uint64]struct{}{}
-			for key := range s.Owners {
-				owners[s.port.OwnerHash(key)] = struct{}{}
-			}
-		}
-		_, exists := owners[owner]
-		yield(key, owner, exists)
-	}
-}
-
-// Elsewhere implements Owned.
-func (s *NATS[T]) Elsewhere() (all int, of func(owner string) int) {
-	counts := map[uint64]int{}
-	s.elsewhere(func(_ string, owner uint64, exists bool) {
-		if counts[owner]++; exists {
-			all++
-		}
-	})
-	return all, func(owner string) int { return counts[s.port.OwnerHash(owner)] }
+	found, err := s.Read(context.Background(), names)
+	return slices.DeleteFunc(found, func(obj metav1.Object) bool { return !entity.IsOwnedBy(obj, s.Owner, key) }), err
 }
 
 var (

@@ -91,13 +91,13 @@ func (n *Names) IsAwaited(obj metav1.Object) bool {
 
 // Freed is for an object that is gone, or that another owns by now. It returns the primaries that wait for it, and
 // forgets the object.
-func (n *Names) Freed(obj metav1.Object) (primaries []string) {
+func (n *Names) Freed(object string) (primaries []string) {
 	if n.size.Load() == 0 {
 		return nil
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.removeLocked(n.byObject, n.byPrimary, ObjectKey(obj))
+	return n.removeLocked(n.byObject, n.byPrimary, object)
 }
 
 // AwaitedBy implements nameSource.

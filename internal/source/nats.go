@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 	"sync/atomic"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/nagi-runtime/nagi/internal/health"
 	"github.com/nagi-runtime/nagi/internal/owner"
 	"github.com/nagi-runtime/nagi/internal/parts"
+	"github.com/nagi-runtime/nagi/natsinformer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -33,8 +33,7 @@ type NATS[T entity.IEntity] struct {
 	settings health.Errors // likewise
 	unowned  atomic.Bool   // an entity was written without an owner
 	watched  atomic.Pointer[watched]
-	seen     *causes.Seen          // nil unless Traced
-	unread   atomic.Pointer[error] // why All was not whole, the last time
+	seen     *causes.Seen // nil unless Traced
 }
 
 // NATSConfig says what a source in NATS is for.
@@ -48,9 +47,9 @@ type NATSConfig struct {
 	Joined  bool                                // predicates or the mapper want to see the status too
 	Changed func(ctx context.Context, s Source) // Err has another answer
 	Resume  func(key string)                    // makes a primary due whose attempt has failed; nil: no key waits
-	Parts   *parts.Parts                        // of which the caches keep what is wanted; nil: all
-	Owners  iter.Seq[string]                    // with Parts: the primaries that exist or are owed a teardown
 	Traced  bool                                // an observer wants to know the causes of events
+
+	Division *entity.Division // what of the documents the caches keep; nil: all
 }
 
 // NewNATS makes a source that tells the sink of the entities of a client. The sink is set with SetSink.
@@ -72,16 +71,23 @@ func (s *NATS[T]) String() string {
 
 // Start implements Source.
 func (s *NATS[T]) Start(ctx context.Context) error {
-	left := func(_ string, before metav1.Object) { s.left(ctx, before) }
-	if err := s.acquire(ctx, entity.Hooks{Apart: left}); err != nil {
+	if err := s.acquire(ctx, entity.Hooks{
+		Apart:     func(key string, change entity.ApartChange) { s.left(ctx, key, change) },
+		ApartGone: func(key string, _ natsinformer.Deletion) { s.freed(key) },
+	}); err != nil {
 		return err
 	}
 	err := s.handlers.Add(s.client.Informer(), cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, initial bool) { s.sink.Created(s.caused(ctx, obj), s.withStatus(obj), initial) },
+		AddFunc: func(obj any, initial bool) {
+			s.sink.Created(s.caused(ctx, obj), s.withStatus(obj), initial)
+			if s.Division != nil && !initial { // it may have been another's
+				s.freed(ObjectKey(obj.(metav1.Object)))
+			}
+		},
 		UpdateFunc: func(oldObj, newObj any) {
 			s.sink.Updated(s.caused(ctx, newObj), s.withStatus(oldObj), s.withStatus(newObj))
 			if after := newObj.(metav1.Object); s.IsAwaited(after) && owner.Changed(oldObj.(metav1.Object), after) {
-				s.freed(after)
+				s.freed(ObjectKey(after))
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -90,7 +96,7 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 			}
 			s.sink.Deleted(s.caused(ctx, obj), obj)
 			if gone, ok := MetaObject(obj); ok {
-				s.freed(gone)
+				s.freed(ObjectKey(gone))
 			}
 		},
 	})
@@ -111,22 +117,30 @@ func (s *NATS[T]) Start(ctx context.Context) error {
 
 // left is for an entity that another primary owns by now, at which another replica works. To the one that owned it,
 // that is as if it had been deleted.
-func (s *NATS[T]) left(ctx context.Context, before metav1.Object) {
-	if before == nil {
-		return
+func (s *NATS[T]) left(ctx context.Context, key string, change entity.ApartChange) {
+	if change.Before != nil {
+		if _, owner, _ := entity.OwnerOf(change.Before); s.wants(owner) {
+			s.sink.Deleted(ctx, change.Before)
+		}
 	}
-	if _, key, _ := entity.OwnerOf(before); s.Parts.Wants(key) {
-		s.sink.Deleted(ctx, before)
+	if change.OwnerChanged {
+		s.freed(key)
 	}
-	s.freed(before)
+}
+
+func (s *NATS[T]) parts() *parts.Parts {
+	if s.Division == nil {
+		return nil
+	}
+	return s.Division.Parts
 }
 
 // freed is for an entity that is gone, or that another owns by now.
-func (s *NATS[T]) freed(obj metav1.Object) {
+func (s *NATS[T]) freed(object string) {
 	if s.Resume == nil {
 		return
 	}
-	for _, key := range s.Freed(obj) {
+	for _, key := range s.Freed(object) {
 		s.Resume(key)
 	}
 }
@@ -147,7 +161,7 @@ func (s *NATS[T]) acquire(ctx context.Context, hooks entity.Hooks) error {
 	if s.seen != nil {
 		hooks.Arrived = s.seen.Note
 	}
-	if s.port.Divided() != s.Parts {
+	if s.port.Divided() != s.parts() {
 		return fmt.Errorf("%s: the client is one of a controller with WithSlotCaches, whose caches hold what belongs "+
 			"to the keys of one replica alone: make a client of its own for it", s)
 	}
@@ -179,9 +193,6 @@ func (s *NATS[T]) IsOptional() bool { return s.Late }
 
 // Outdated implements deletes.Source. What it does not show before it has synced may exist.
 func (s *NATS[T]) Outdated() error {
-	if unread := s.unread.Load(); unread != nil && *unread != nil {
-		return fmt.Errorf("what owners own that do not exist could not be read: %w", *unread)
-	}
 	return NotSynced(s)
 }
 
@@ -192,9 +203,7 @@ func (s *NATS[T]) Stop() {
 		s.release[i]()
 	}
 	s.release = nil
-	if s.Parts != nil {
-		_ = s.port.Divide(nil, "") // fails while others use the caches: they are as they were
-	}
+	s.Undivide()
 }
 
 // Rights are those that the source needs in NATS: to read documents and statuses and, of what is owned, to write

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/nagi-runtime/nagi/entity"
@@ -12,6 +13,17 @@ import (
 // ObjectKey is client-go's key of an object: "name" or "namespace/name".
 func ObjectKey(obj metav1.Object) string {
 	return cache.ObjectName{Namespace: obj.GetNamespace(), Name: obj.GetName()}.String()
+}
+
+// All implements Owned.
+func (s *NATS[T]) All() iter.Seq[metav1.Object] {
+	return func(yield func(metav1.Object) bool) {
+		for obj := range s.port.CachedDocuments() {
+			if !yield(obj) {
+				return
+			}
+		}
+	}
 }
 
 // StoreObjects lists what a cache holds. The objects must not be modified.

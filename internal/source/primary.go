@@ -9,7 +9,6 @@ import (
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/loops"
-	"github.com/nagi-runtime/nagi/internal/parts"
 	"github.com/nagi-runtime/nagi/natsinformer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -48,14 +47,14 @@ type Primary[T entity.IEntity] struct {
 	cache    atomic.Pointer[natsinformer.Informer] // from Start on
 }
 
-// NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to. Of
-// divided the caches keep what is wanted; nil: all.
+// NewPrimary makes the source of a controller's primaries. Without records their changes are not listened to. The
+// caches keep what is of division; nil: all.
 func NewPrimary[T entity.IEntity](
 	client entity.IEntityClient[T], listener Listener, predicates Predicates, records bool,
-	changed func(context.Context, Source), traced bool, divided *parts.Parts,
+	changed func(context.Context, Source), traced bool, division *entity.Division,
 ) *Primary[T] {
 	s := &Primary[T]{
-		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed, Traced: traced, Parts: divided}),
+		NATS:     NewNATS(client, NATSConfig{Role: "primary", Changed: changed, Traced: traced, Division: division}),
 		listener: listener, records: records,
 	}
 	s.events = &Events{Source: s, Predicates: predicates}
@@ -70,7 +69,7 @@ func (s *Primary[T]) Start(ctx context.Context) error {
 		Resolved: func(key string) { s.listener.Decodable(key, s.Exists(key)) },
 		Reserved: func(name string, _ uint64, value []byte) { s.listener.Reserved(name, value) },
 		// Another replica works at these.
-		Apart:     func(key string, _ metav1.Object) { s.listener.Added(key, false, never) },
+		Apart:     func(key string, _ entity.ApartChange) { s.listener.Added(key, false, never) },
 		ApartGone: func(key string, how natsinformer.Deletion) { s.listener.Deleted(key, nil, how, never) },
 	}
 	if s.records {

@@ -13,12 +13,13 @@ func (s *Primary[T]) View(key string) View {
 	item, exists, err := informer.GetStore().GetByKey(key)
 	refused, why := informer.WhyInvalid(natsKey(key))
 	if err != nil || !exists {
-		apart, revision := informer.Apart(natsKey(key))
+		known, at := informer.Known(natsKey(key))
+		apart, _ := known.(natsinformer.Apart)
 		switch {
 		case refused != 0:
 			return View{Presence: Invalid, Refused: refused, Why: why}
-		case apart != nil:
-			return View{Presence: Present, Revision: revision}
+		case apart != nil && !s.wants(key): // else it is being fetched
+			return View{Presence: Present, Revision: at}
 		case s.Exists(key):
 			return View{Presence: Arriving}
 		}
@@ -58,8 +59,11 @@ func never() bool { return false }
 // Keys lists the keys of which the cache knows, invalid ones excepted.
 func (s *Primary[T]) Keys() []string {
 	informer := s.informer()
-	keys := informer.GetStore().ListKeys()
-	for key := range informer.Aparts() {
+	if !informer.Divided() {
+		return informer.GetStore().ListKeys()
+	}
+	var keys []string
+	for key := range informer.AllKnown() {
 		keys = append(keys, s.displayed(key))
 	}
 	return keys

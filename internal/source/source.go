@@ -9,6 +9,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/causes"
 	"github.com/nagi-runtime/nagi/internal/deletes"
 	"github.com/nagi-runtime/nagi/internal/loops"
@@ -46,9 +47,12 @@ type Owned interface {
 	OwnedBy(key string) ([]metav1.Object, error)
 	// All lists everything in the cache. The objects must not be modified.
 	All() iter.Seq[metav1.Object]
-	// Elsewhere counts what is owned and not in the cache, because other replicas work at the owners: in all, but for
-	// what All has of it because the owner is missing, and by owner. Zero, and nil, where the cache has all.
-	Elsewhere() (all int, of func(owner string) int)
+	// Elsewhere is what is owned and not in the cache, because other replicas work at the owners: nothing where the
+	// cache has all. OwnerHash stands for the key of an owner there. Read reads such objects from the server; those that
+	// are gone are left out, and those that do not decode.
+	Elsewhere() iter.Seq[entity.ApartDocument]
+	OwnerHash(key string) uint64
+	Read(ctx context.Context, keys []string) ([]metav1.Object, error)
 	// OwnedLive asks past the cache what a primary owns, before its teardown ends; nothing where the cache has all.
 	OwnedLive(ctx context.Context, key string) ([]metav1.Object, error)
 	// Rewrite writes an object as change leaves it, unless change returns an error, or another one has the name or
