@@ -41,7 +41,7 @@ type saidUntil struct {
 }
 
 const (
-	// mostPassed is how many keys and prefixes are told at once, and longestPassed how long they are together, in bytes.
+	// mostPassed is how many keys and prefixes are told at once, and longestPassed how long they are, in bytes.
 	mostPassed    = 200
 	longestPassed = 32 << 10
 	// mostWaiting is how many may wait for that. Beyond, all keys are made due.

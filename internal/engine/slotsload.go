@@ -13,9 +13,13 @@ func (s *sharing) Load(ctx context.Context, _ []int) error {
 	if err != nil {
 		return err
 	}
+	return s.loadUpTo(ctx, now.LastSeq)
+}
+
+func (s *sharing) loadUpTo(ctx context.Context, last uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	return s.records.Informer().WaitCursor(ctx, now.LastSeq)
+	return s.records.Informer().WaitCursor(ctx, last)
 }
 
 // loadPatience is after how long it is asked anew what there is: the stream may be another one.
@@ -25,21 +29,31 @@ const loadPatience = 10 * time.Second
 // ends: another process has to.
 func (s *sharing) Idle() <-chan struct{} {
 	idle := s.slots.Idle()
-	if s.opts.GracePeriod < 0 {
-		return idle
-	}
-	patience := time.NewTimer(max(s.opts.GracePeriod, stuckPatience) + stuckPatience)
-	go func() {
-		defer patience.Stop()
+	go s.awaitIdle(idle)
+	return idle
+}
+
+// awaitIdle tells what has not returned, once the lease of this member is over, and what ends Run.
+func (s *sharing) awaitIdle(idle <-chan struct{}) {
+	look := time.NewTicker(returnPatience)
+	defer look.Stop()
+	for began := time.Now(); ; {
 		select {
 		case <-idle:
+			s.health.Set(s.runCtx, running.ProblemEndOfTerm, nil)
 			return
-		case <-patience.C:
+		case <-look.C:
 		}
-		select {
-		case s.stuck <- running.EndOfTerm(s.name, s.stats.Running.Load() > 0, s.queue.RunningKeys(10)):
-		default: // it is told already
+		err := running.EndOfTerm(s.name, s.stats.Running.Load() > 0, s.queue.RunningKeys(10))
+		if !s.Lasts() { // else it leaves in good order
+			s.health.Set(s.runCtx, running.ProblemEndOfTerm, err)
 		}
-	}()
-	return idle
+		if s.opts.GracePeriod >= 0 && time.Since(began) >= max(s.opts.GracePeriod, stuckPatience)+stuckPatience {
+			select {
+			case s.stuck <- err:
+			default: // it is told already
+			}
+			return
+		}
+	}
 }
