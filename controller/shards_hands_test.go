@@ -43,7 +43,7 @@ func TestWhatIsDeletedByHandOfMembersAndSlots(t *testing.T) {
 				b := s.join("b")
 				time.Sleep(20 * time.Second)
 				s.touch(40, a, b)
-				s.takes = 500 * time.Millisecond
+				s.take(500 * time.Millisecond)
 				if s.deletedByHand(of.begin) == 0 {
 					t.Fatal("nothing is deleted")
 				}
@@ -58,7 +58,7 @@ func TestWhatIsDeletedByHandOfMembersAndSlots(t *testing.T) {
 					t.Errorf("all are reconciled after %v", took)
 				}
 				time.Sleep(20 * time.Second)
-				s.takes = 0
+				s.take(0)
 				s.touch(40, a, b)
 				s.alone()
 			})

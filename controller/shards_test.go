@@ -17,8 +17,9 @@ import (
 // sharded are replicas that share the keys of one bucket, and what they do.
 type sharded struct {
 	*world
-	takes time.Duration // a reconcile
-	owns  bool          // each site owns the pages that its title names
+	takes time.Duration                  // a reconcile
+	owns  bool                           // each site owns the pages that its title names
+	hangs func(member string, r Request) // called in each reconcile; may be nil
 
 	slotCaches bool // WithSlotCaches
 
@@ -96,10 +97,14 @@ func (s *sharded) reconcile(ctx context.Context, name string, r Request) error {
 		s.overlap = append(s.overlap, fmt.Sprintf("%s and %s at %s", other, name, r.Key))
 	}
 	s.at[r.Key] = name
+	takes, hangs := s.takes, s.hangs
 	s.mu.Unlock()
 	select {
-	case <-time.After(s.takes):
+	case <-time.After(takes):
 	case <-ctx.Done():
+	}
+	if hangs != nil {
+		hangs(name, r)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,6 +126,13 @@ func (m *member) writePages(ctx context.Context, r Request) error {
 		}
 	}
 	return nil
+}
+
+// take has reconciles take so long from now on.
+func (s *sharded) take(takes time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes = takes
 }
 
 // last is who reconciled each key last.

@@ -18,9 +18,13 @@ func (s *sharing) Load(ctx context.Context, slots []int) error {
 	if err != nil {
 		return err
 	}
+	return s.loadUpTo(ctx, now.LastSeq)
+}
+
+func (s *sharing) loadUpTo(ctx context.Context, last uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	return s.records.Informer().WaitCursor(ctx, now.LastSeq)
+	return s.records.Informer().WaitCursor(ctx, last)
 }
 
 // Keep implements shards.Host.

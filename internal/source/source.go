@@ -48,8 +48,8 @@ type Owned interface {
 	// All lists everything in the cache. The objects must not be modified.
 	All() iter.Seq[metav1.Object]
 	// Elsewhere is what is owned and not in the cache, because other replicas work at the owners: nothing where the
-	// cache has all. OwnerHash stands for the key of an owner there. Read reads such objects from the server; those that
-	// are gone are left out, and those that do not decode.
+	// cache has all. OwnerHash stands for the key of an owner there. Read reads such objects from the server, without
+	// those that are gone or do not decode.
 	Elsewhere() iter.Seq[entity.ApartDocument]
 	OwnerHash(key string) uint64
 	Read(ctx context.Context, keys []string) ([]metav1.Object, error)
