@@ -28,7 +28,9 @@ func (s *sharing) loadUpTo(ctx context.Context, last uint64) error {
 }
 
 // Keep implements shards.Host.
-func (s *sharing) Keep(ctx context.Context, needed shards.Set) error { return s.keep(ctx, needed, s.slots.inUse) }
+func (s *sharing) Keep(ctx context.Context, needed shards.Set) error {
+	return s.keep(ctx, needed, s.slots.inUse)
+}
 
 // loadPatience is after how long it is asked anew what there is: the stream may be another one.
 const loadPatience = 10 * time.Second

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/nagi-runtime/nagi/internal/kubeapi"
-	"github.com/nagi-runtime/nagi/internal/source"
 	"github.com/nagi-runtime/nagi/internal/notify"
+	"github.com/nagi-runtime/nagi/internal/source"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"

@@ -42,7 +42,7 @@ func (t *Teardown) readElsewhere(ctx context.Context, exists iter.Seq[string]) e
 		}
 		found, err := s.Read(ctx, missing)
 		if err != nil {
-			klog.FromContext(ctx).Info("Objects of owners that are not there could not be read, and are left alone for now",
+			klog.FromContext(ctx).Info("Objects of owners that are gone could not be read, and are left alone for now",
 				"source", s.String(), "objects", len(missing), "err", err)
 			e.unread[s.String()] = err
 		}
