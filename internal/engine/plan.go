@@ -100,7 +100,7 @@ func (e *Engine) makePlan(ctx context.Context, key string) (*dryrun.Outcome, err
 	plan := dryrun.New()
 	out := &dryrun.Outcome{Key: key, Revision: v.Revision, Operations: ops.String(), Changes: []dryrun.Change{}}
 	switch {
-	case v.Presence == source.Arriving:
+	case v.IsComing():
 		return nil, ErrNoPlanYet
 	case v.Presence == source.Invalid:
 		out.Error = "it is not reconciled, because its document is invalid: " + printable.Message(v.Why.Error())

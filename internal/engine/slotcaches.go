@@ -189,8 +189,8 @@ func (c *slotCaches) takeIn(ctx context.Context, s source.Divided) bool {
 	defer cancel()
 	if err := s.Fetch(bounded); err != nil {
 		if ctx.Err() == nil {
-			c.report.Report(ctx, fmt.Errorf("%s: what belongs to the slots of this replica has not come within %v: %w", s,
-				fetchPatience, err))
+			c.report.Report(ctx, fmt.Errorf("%s: what belongs to the slots of this replica has not come within %v: %w",
+				s, fetchPatience, err))
 		}
 		return false
 	}

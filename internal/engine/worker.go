@@ -52,10 +52,10 @@ func (e *Engine) handle(t *lifecycle.Term, it queue.Item) (o lifecycle.Outcome, 
 	if v.Presence != source.Present && !e.WellFormed(it.Key) {
 		return lifecycle.Outcome{Verdict: lifecycle.Malformed}, nil
 	}
-	switch v.Presence {
-	case source.Arriving:
+	switch {
+	case v.IsComing():
 		return *lookAgain(it, arrivingPause), nil // its event will be sooner
-	case source.Absent:
+	case v.Presence == source.Absent:
 		return e.handleAbsent(t, it), nil
 	}
 	e.APIs.ForgetAwaited(it.Key)

@@ -29,6 +29,12 @@ type View struct {
 	Expires  string                   // as in the record; "" also where the client does not know it any more
 }
 
+// IsComing tells whether the document exists, and the cache has yet to get it: as an event, or because it belonged to a
+// key of another replica.
+func (v View) IsComing() bool {
+	return v.Presence == Arriving || v.Presence == Present && v.Object == nil
+}
+
 // Suspended tells whether the document asks not to be reconciled.
 func (v View) Suspended() bool {
 	return v.Object != nil && v.Object.GetAnnotations()[entity.SuspendAnnotation] == "true"
