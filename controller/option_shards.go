@@ -80,10 +80,10 @@ func WithMember(name string, weight int) Option {
 //
 // It is for reconcilers that read through caches their own primary and what it owns, and no other documents of these
 // kinds: a Lister of such a client returns [entity.ErrNotCached] for what another replica has, and for lists of all. An
-// event handler that is added to one hears of the keys of this replica alone, and nothing where one goes to another. With
-// [WithOwnerProof] it is refused.
+// event handler that is added to one hears of the keys of this replica alone, and nothing where one goes to another.
 // Client.Get and Client.List read all, from the server. Clients of Watches, and informers of Kubernetes, have all, as
-// ever. A client that is divided is one controller's: give another one a client of its own.
+// ever. A client that is divided is one controller's: give another one a client of its own. With [WithOwnerProof] and
+// [WithSelfOwnership] the option is refused.
 func WithSlotCaches() Option {
 	return func(o *engine.Options) error {
 		o.SlotCaches = true
@@ -102,11 +102,11 @@ func checkShards(o *engine.Options) error {
 	case o.Shards == 0:
 		return nil
 	case o.SlotCaches && o.Clients.SelfOwnership:
-		return errors.New("WithSlotCaches and WithSelfOwnership exclude each other: a cache is divided by its keys, " +
-			"or by their owners")
+		return errors.New("WithSlotCaches and WithSelfOwnership exclude each other: a cache is divided by its " +
+			"keys, or by their owners")
 	case o.SlotCaches && o.Proofs != nil:
-		return errors.New("WithSlotCaches and WithOwnerProof exclude each other: of what is another replica's the caches " +
-			"know no proof")
+		return errors.New("WithSlotCaches and WithOwnerProof exclude each other: of what is another replica's the " +
+			"caches know no proof")
 	case o.WithoutLease:
 		return errors.New("WithShards and WithoutLease exclude each other: with shards one replica works at a key, " +
 			"and without the lease all do")

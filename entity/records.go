@@ -175,8 +175,8 @@ func (r *Records) All() iter.Seq2[string, *Record] {
 	}
 }
 
-// known is what is known of a record that the store does not have: it is apart, or about to come. Nil if nothing is, and
-// where the store has all.
+// known is what is known of a record that the store does not have: it is apart, or about to come. Nil if nothing is,
+// and where the store has all.
 func (c *recordCache) known(key string) *RecordObject {
 	object, revision := c.store.Known(natsKeyOf(key))
 	switch o := object.(type) {
