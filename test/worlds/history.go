@@ -124,6 +124,7 @@ type oneStream struct {
 	created time.Time
 	since   time.Time // watched
 	seen    uint64    // the last sequence
+	count   int       // messages that were seen
 }
 
 // stores keeps a message, unless it is known.
@@ -140,7 +141,7 @@ func (w *world) stores(number int, m jetstream.Msg) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := &w.streams[number-1]; one.seq > s.seen {
-		s.seen = one.seq
+		s.seen, s.count = one.seq, s.count+1
 		w.history = append(w.history, one)
 	}
 	return nil

@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -36,6 +37,10 @@ func (w *world) holdSlots(end time.Time) {
 		v.hindrances = append(v.hindrances, h)
 	}
 	v.all(w.history, end)
+	for i, s := range w.streams {
+		w.lines = append(w.lines, line{end.Sub(w.begin), "world", fmt.Sprintf(
+			"of stream %d of %s %d messages were seen, and the last is %d", i+1, w.subject.status(), s.count, s.seen)})
+	}
 	w.broken = append(w.broken, v.broken...)
 	slices.SortStableFunc(w.broken, func(a, b Broken) int { return cmp.Compare(a.At, b.At) })
 }
