@@ -53,7 +53,8 @@ func (w *world) watchHistory(ctx context.Context) {
 		w.mu.Lock()
 		w.watchEnds = end
 		w.mu.Unlock()
-		if err := w.watchStream(one); err != nil && one.Err() == nil {
+		err := w.watchStream(one)
+		if err != nil && one.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			w.note("world", "watching the history: %v", err)
 		}
 		end()

@@ -111,10 +111,11 @@ func (v *vigil) excuses(from, to time.Time) {
 		if !l.there {
 			continue
 		}
-		there = true
 		end, dead := v.ends[l.by]
+		dead = dead && !end.After(from)
+		there = there || !dead
 		switch {
-		case dead && !end.After(from):
+		case dead:
 			v.ref = later(v.ref, l.last)
 		case v.isHindered(l.by, from, to):
 			v.ref = later(v.ref, to)
