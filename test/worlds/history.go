@@ -53,7 +53,8 @@ func (w *world) watchHistory(ctx context.Context) {
 		w.mu.Lock()
 		w.watchEnds = end
 		w.mu.Unlock()
-		if err := w.watchStream(one); err != nil && one.Err() == nil {
+		err := w.watchStream(one)
+		if err != nil && one.Err() == nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			w.note("world", "watching the history: %v", err)
 		}
 		end()
@@ -124,6 +125,7 @@ type oneStream struct {
 	created time.Time
 	since   time.Time // watched
 	seen    uint64    // the last sequence
+	count   int       // messages that were seen
 }
 
 // stores keeps a message, unless it is known.
@@ -140,7 +142,7 @@ func (w *world) stores(number int, m jetstream.Msg) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := &w.streams[number-1]; one.seq > s.seen {
-		s.seen = one.seq
+		s.seen, s.count = one.seq, s.count+1
 		w.history = append(w.history, one)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -37,6 +38,13 @@ func TestANightWithShares(t *testing.T) {
 	}
 	if i := slices.IndexFunc(lines, func(l line) bool { return l.by == "event" && l.at >= p.Length }); i >= 0 {
 		t.Errorf("it did not happen: %s", lines[i].says)
+	}
+	var seen, last int
+	for _, l := range lines {
+		_, _ = fmt.Sscanf(l.says, "of stream 1 of sites-status %d messages were seen, and the last is %d", &seen, &last)
+	}
+	if last == 0 || seen < last*9/10 { // who is slow may miss what is written over at once
+		t.Errorf("%d of %d messages of the status bucket were seen, so the rules show little", seen, last)
 	}
 }
 

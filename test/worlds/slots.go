@@ -33,6 +33,7 @@ type ledger struct {
 type owning struct {
 	id    string
 	epoch uint64
+	old   bool // it was there when its stream was restored
 }
 
 // lease is a member's key.
@@ -124,11 +125,11 @@ func (l *ledger) readsSlot(slot int, m stored) {
 		return
 	}
 	owner := ownerOfSlot(m.value)
-	l.owners[slot] = owning{owner, m.seq}
-	by, restored := l.writers[m.id], l.isOld(m)
-	if restored {
+	l.owners[slot] = owning{owner, m.seq, l.isOld(m)}
+	if l.isOld(m) {
 		return
 	}
+	by := l.writers[m.id]
 	to := l.lives[owner]
 	if l.held[to] == nil {
 		l.held[to] = map[int]uint64{}
@@ -220,7 +221,7 @@ func (l *ledger) readsRecord(m stored) {
 	over, seen := l.seen[m.expected]
 	switch {
 	case l.touched[m.key]:
-	case m.stream > 1 && (!known || l.lives[owner.id] == by):
+	case m.stream > 1 && (!known || owner.old || l.lives[owner.id] == by):
 		// The caches may still show the stream before, and the revision that is stated is of none.
 	case m.checked && m.expected == 0:
 		l.breaks(Fenced, m.at, "%s makes %s without a fence", by, m.key)

@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -36,6 +37,10 @@ func (w *world) holdSlots(end time.Time) {
 		v.hindrances = append(v.hindrances, h)
 	}
 	v.all(w.history, end)
+	for i, s := range w.streams {
+		w.lines = append(w.lines, line{end.Sub(w.begin), "world", fmt.Sprintf(
+			"of stream %d of %s %d messages were seen, and the last is %d", i+1, w.subject.status(), s.count, s.seen)})
+	}
 	w.broken = append(w.broken, v.broken...)
 	slices.SortStableFunc(w.broken, func(a, b Broken) int { return cmp.Compare(a.At, b.At) })
 }
@@ -106,10 +111,11 @@ func (v *vigil) excuses(from, to time.Time) {
 		if !l.there {
 			continue
 		}
-		there = true
 		end, dead := v.ends[l.by]
+		dead = dead && !end.After(from)
+		there = there || !dead
 		switch {
-		case dead && !end.After(from):
+		case dead:
 			v.ref = later(v.ref, l.last)
 		case v.isHindered(l.by, from, to):
 			v.ref = later(v.ref, to)

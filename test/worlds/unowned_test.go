@@ -83,6 +83,17 @@ func TestNobodyHasToTakeASlotWhereNoMemberIs(t *testing.T) {
 	s.wants(t)
 }
 
+// TestADeadMemberTakesNoSlots, though its lease lasts: it is excused where it is the last.
+func TestADeadMemberTakesNoSlots(t *testing.T) {
+	s := fabricatedStream()
+	s.plan.Shards = 1
+	s.renews("b")
+	s.ends["r2"] = s.begin.Add(s.at)
+	s.each(40*time.Second, func() { s.hindered("", 0, 0) }) // no message comes
+	s.holdSlots(s.begin.Add(s.at))
+	s.wants(t)
+}
+
 // each calls f each two seconds.
 func (s *stream) each(lasts time.Duration, f func()) {
 	for end := s.at + lasts; s.at < end; {
