@@ -55,7 +55,9 @@ func (s *sharing) Join(ctx context.Context) {
 		case err != nil:
 			wait = aloneLook
 		}
-		s.health.Set(ctx, shardsHealth, err)
+		if ctx.Err() == nil { // else it was the end of this wait
+			s.health.Set(ctx, shardsHealth, err)
+		}
 		pause(ctx, wait)
 	}
 }

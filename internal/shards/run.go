@@ -40,7 +40,7 @@ func (s *Shards) live(ctx, over context.Context, grace func() (context.Context, 
 	joining, stopped := context.WithCancel(l.ctx)
 	defer stopped()
 	stop := context.AfterFunc(ctx, stopped)
-	if s.Host.Join(joining); stop() {
+	if s.join(joining, l); stop() {
 		s.work(ctx, l, grace)
 		s.ReportRest(over, nil)
 	}

@@ -114,10 +114,12 @@ type life struct {
 	loaded Set
 	moving sync.WaitGroup // goroutines that move slots
 
-	leaving bool
-	loading bool
-	taking  bool
-	urgent  chan struct{} // has an element when what the member says of itself has changed
+	joined   bool // Host.Join lets it work
+	expelled bool // while it waited for that
+	leaving  bool
+	loading  bool
+	taking   bool
+	urgent   chan struct{} // has an element when what the member says of itself has changed
 }
 
 // held is a slot that the member has.
@@ -177,13 +179,30 @@ func (s *Shards) Listed() {
 }
 
 // Expel ends the member's work at once, because somebody works who must not meet it. It joins anew, when Host.Join lets
-// it.
+// it. Where it waits for that, Host.Join is asked once more.
 func (s *Shards) Expel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life != nil {
-		s.die(s.life)
+	switch l := s.life; {
+	case l == nil:
+	case !l.joined:
+		l.expelled = true
+	default:
+		s.die(l)
 		s.look()
+	}
+}
+
+// join asks the host until the member may work, or ctx ends.
+func (s *Shards) join(ctx context.Context, l *life) {
+	for ctx.Err() == nil {
+		s.Host.Join(ctx)
+		s.mu.Lock()
+		l.joined, l.expelled = !l.expelled, false
+		s.mu.Unlock()
+		if l.joined {
+			return
+		}
 	}
 }
 

@@ -209,6 +209,35 @@ func TestAMemberHasNoSlotBeforeItHasJoined(t *testing.T) {
 }
 
 // TestMembersHearWhatTheOthersSay at once, and no more of one that has gone.
+// TestAMemberThatWaitsToJoinIsNotExpelledButAsksAgain, in the same life: each renewal of the lease that bars it expels it.
+func TestAMemberThatWaitsToJoinIsNotExpelledButAsksAgain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		a := w.join("a", func(n *node, _ *Config) { n.host.joins = 10 * time.Second })
+		time.Sleep(time.Second)
+		id := a.ID()
+		for range 4 {
+			a.Expel()
+			time.Sleep(2 * time.Second)
+		}
+		time.Sleep(2 * time.Second) // the first wait is over
+		if len(a.slotsOf()) > 0 || a.ID() != id {
+			t.Errorf("after it was expelled it has %v, and is %s, as %s before", a.slotsOf(), a.ID(), id)
+		}
+		w.held(a)
+		a.host.workMu.Lock()
+		joined := a.host.joined
+		a.host.workMu.Unlock()
+		if joined != 2 {
+			t.Errorf("it asked %d times", joined)
+		}
+		a.Expel()
+		time.Sleep(time.Second)
+		if a.ID() == id {
+			t.Error("when it worked it was not expelled")
+		}
+	})
+}
+
 func TestMembersHearWhatTheOthersSay(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		a, b := w.join("a"), w.join("b")

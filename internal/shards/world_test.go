@@ -390,6 +390,7 @@ type host struct {
 	takes  time.Duration // each piece of work
 	loads  time.Duration
 	joins  time.Duration // Join
+	joined int           // how often it was called
 	says   json.RawMessage
 	heard  map[string]json.RawMessage
 	rests  time.Duration // between two pieces
@@ -523,7 +524,12 @@ func (h *host) say(what string) {
 }
 
 // Join implements Host.
-func (h *host) Join(ctx context.Context) { pause(ctx, h.joins) }
+func (h *host) Join(ctx context.Context) {
+	h.workMu.Lock()
+	h.joined++
+	h.workMu.Unlock()
+	pause(ctx, h.joins)
+}
 
 // Keep implements Host.
 func (h *host) Keep(_ context.Context, needed Set) error {
