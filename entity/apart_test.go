@@ -184,13 +184,16 @@ func TestCachesThatAreDividedByKeyHaveWhatIsWanted(t *testing.T) {
 				t.Errorf("c: %v, records %v", err, maps.Collect(client.Records().All()))
 			}
 
-			// What this process writes it reads, as ever.
+			// What this process writes it reads, until the cache has it.
+			release := holdCache(t, client)
 			w = named("q")
 			must(t, client.Create(ctx, w))
+			written := uint64(w.Generation)
 			if w, err = client.Lister().Get(key("q")); err != nil || w.Spec.Host != "q.example.com" {
 				t.Errorf("an own write: %v", err)
 			}
-			settle(t, client, uint64(w.Generation))
+			release()
+			settle(t, client, written)
 			if _, err = client.Lister().Get(key("q")); !errors.Is(err, entity.ErrNotCached) {
 				t.Errorf("an own write that the cache has: %v", err)
 			}
