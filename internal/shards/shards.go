@@ -68,6 +68,7 @@ type Shards struct {
 	mu      sync.Mutex
 	view    *view
 	restsTo time.Time // T4: until then no slot is taken
+	youngTo time.Time // T4: until then none is taken of which the store names an owner
 	listed  bool
 	life    *life
 	before  string   // the id of the life before
@@ -193,6 +194,22 @@ func (s *Shards) Reset() {
 // rest lets no slot be taken for as long as a lease lasts: what told of members is gone, and one of them may work that
 // has not noticed. s.mu is held.
 func (s *Shards) rest() { s.restsTo = time.Now().Add(s.Duration) }
+
+// Young tells how long the store has been there: T4. One that was put back from a backup names owners of then, while
+// others may work that have not noticed. Who has come since cannot know.
+func (s *Shards) Young(age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.youngTo = time.Now().Add(s.Duration - max(age, 0))
+}
+
+// restsUntil is until when no slot of an owner is taken. s.mu is held.
+func (s *Shards) restsUntil(owner string) time.Time {
+	if owner != "" && s.youngTo.After(s.restsTo) {
+		return s.youngTo
+	}
+	return s.restsTo
+}
 
 // vanished notes that a slot's key is gone, after it was at a revision. s.mu is held.
 func (s *Shards) vanished(slot int, revision uint64) {

@@ -378,6 +378,7 @@ type host struct {
 	takes  time.Duration // each piece of work
 	loads  time.Duration
 	joins  time.Duration // Join
+	young  time.Duration // T4: how old the store is; 0: it does not say
 	says   json.RawMessage
 	heard  map[string]json.RawMessage
 	rests  time.Duration // between two pieces
@@ -503,7 +504,12 @@ func (h *host) say(what string) {
 }
 
 // Join implements Host.
-func (h *host) Join(ctx context.Context) { pause(ctx, h.joins) }
+func (h *host) Join(ctx context.Context) {
+	if h.young > 0 {
+		h.shards.Young(h.young)
+	}
+	pause(ctx, h.joins)
+}
 
 func (h *host) Drain(slot int) <-chan struct{} {
 	drained := make(chan struct{})
