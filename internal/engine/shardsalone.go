@@ -37,6 +37,13 @@ func (s *sharing) Join(ctx context.Context) {
 			pause(ctx, aloneLook)
 			continue
 		}
+		if stream, err := s.records.StreamState(ctx); err == nil {
+			s.Young(stream.Age)
+		} else {
+			s.health.Set(ctx, shardsHealth, err)
+			pause(ctx, aloneLook)
+			continue
+		}
 		value, _, err := s.records.GetReserved(ctx, record.KeyLease)
 		if err == nil && lease.HeldShared(value) {
 			s.health.Set(ctx, shardsHealth, nil)

@@ -24,7 +24,8 @@
 //	T3  by compare-and-set on the slot's key as it was seen.
 //	T4  If what tells of owners and leases is gone, with its stream or by hand, no slot is taken for as long as a
 //	    lease lasts: its owner may not have noticed. A member's key that goes before its lease is over is no end of
-//	    it, unless the server says that it has expired.
+//	    it, unless the server says that it has expired. Nor is a slot taken from an owner that is named by a store
+//	    which is younger than a lease lasts: that may have been put back.
 //	R1  Work in a slot starts only while the member owns it, is not draining it, and its lease lasts.
 //	R2  The context of that work ends with the lease.
 //

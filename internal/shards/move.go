@@ -36,10 +36,10 @@ func (s *Shards) move(l *life) {
 		case is.owner == l.id: // H4
 			gains = append(gains, s.gain(l, slot, is.revision))
 		case winner != l.id || !l.loaded.Has(slot) || s.view.live(is.owner, s.Duration): // T1
-		case time.Now().Before(s.restsTo): // T4
+		case time.Now().Before(s.restsUntil(is.owner)): // T4
 			rest = fmt.Errorf("slots are not taken before %s: what told of their owners has vanished, with its stream "+
 				"or by hand, and one of these may work on that has not noticed",
-				stamp(s.restsTo))
+				stamp(s.restsUntil(is.owner)))
 		default:
 			takes[is.owner] = append(takes[is.owner], slot)
 		}

@@ -77,6 +77,7 @@ type Shards struct {
 	mu      sync.Mutex
 	view    *view
 	restsTo time.Time // T4: until then no slot is taken
+	youngTo time.Time // T4: until then none is taken of which the store names an owner
 	listed  bool
 	life    *life
 	before  string   // the id of the life before
@@ -178,34 +179,6 @@ func (s *Shards) Listed() {
 	s.look()
 }
 
-// Expel ends the member's work at once, because somebody works who must not meet it. It joins anew, when Host.Join lets
-// it. Where it waits for that, Host.Join is asked once more.
-func (s *Shards) Expel() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch l := s.life; {
-	case l == nil:
-	case !l.joined:
-		l.expelled = true
-	default:
-		s.die(l)
-		s.look()
-	}
-}
-
-// join asks the host until the member may work, or ctx ends.
-func (s *Shards) join(ctx context.Context, l *life) {
-	for ctx.Err() == nil {
-		s.Host.Join(ctx)
-		s.mu.Lock()
-		l.joined, l.expelled = !l.expelled, false
-		s.mu.Unlock()
-		if l.joined {
-			return
-		}
-	}
-}
-
 // Reset tells that the store is another one: it was removed, or went back. The member is dead, and joins that one when
 // it is listed.
 func (s *Shards) Reset() {
@@ -223,6 +196,22 @@ func (s *Shards) Reset() {
 // rest lets no slot be taken for as long as a lease lasts: what told of members is gone, and one of them may work that
 // has not noticed. s.mu is held.
 func (s *Shards) rest() { s.restsTo = time.Now().Add(s.Duration) }
+
+// Young tells how long the store has been there: T4. One that was put back from a backup names owners of then, while
+// others may work that have not noticed. Who has come since cannot know.
+func (s *Shards) Young(age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.youngTo = time.Now().Add(s.Duration - max(age, 0))
+}
+
+// restsUntil is until when no slot of an owner is taken. s.mu is held.
+func (s *Shards) restsUntil(owner string) time.Time {
+	if owner != "" && s.youngTo.After(s.restsTo) {
+		return s.youngTo
+	}
+	return s.restsTo
+}
 
 // vanished notes that a slot's key is gone, after it was at a revision. s.mu is held.
 func (s *Shards) vanished(slot int, revision uint64) {

@@ -511,3 +511,23 @@ func TestCalmMembersWriteTheirLeasesAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestNoSlotIsTakenFromTheOwnersOfAYoungStore for as long as a lease lasts since it was made: T4. Slots that nobody had
+// are taken at once.
+func TestNoSlotIsTakenFromTheOwnersOfAYoungStore(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		if _, err := w.js.Publish(w.Context(), "$KV.shards.slot.5", encode(owned{"gone"})); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		only := w.join("a", func(n *node, _ *Config) { n.host.young = time.Second })
+		time.Sleep(lasts - time.Second - time.Millisecond)
+		if held, _ := only.Held(); held != few-1 {
+			t.Errorf("it has %d slots, want all but one of %d", held, few)
+		}
+		w.held(only)
+		if took := time.Since(began); took < lasts-time.Second || took > lasts-time.Second+retryPause {
+			t.Errorf("it has all after %v", took)
+		}
+	})
+}

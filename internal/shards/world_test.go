@@ -391,6 +391,7 @@ type host struct {
 	loads  time.Duration
 	joins  time.Duration // Join
 	joined int           // how often it was called
+	young  time.Duration // T4: how old the store is; 0: it does not say
 	says   json.RawMessage
 	heard  map[string]json.RawMessage
 	rests  time.Duration // between two pieces
@@ -528,6 +529,9 @@ func (h *host) Join(ctx context.Context) {
 	h.workMu.Lock()
 	h.joined++
 	h.workMu.Unlock()
+	if h.young > 0 {
+		h.shards.Young(h.young)
+	}
 	pause(ctx, h.joins)
 }
 

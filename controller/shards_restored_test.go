@@ -1,0 +1,44 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nagi-runtime/nagi/test/natstest"
+)
+
+// TestAReplicaThatStartsInARestoredBucketTakesNoSlotOfOneThatMayWork: the backup names an owner whose lease has ended in
+// it, and that one works on until it notices. The new one cannot know.
+func TestAReplicaThatStartsInARestoredBucketTakesNoSlotOfOneThatMayWork(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		s := newSharded(t)
+		nc, js := natstest.Connect(t, s.server.URL())
+		a := s.join("a")
+		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
+		s.make(a.sites, 40)
+		time.Sleep(5 * time.Second)
+		backup, err := natstest.TakeSnapshot(t.Context(), nc, "KV_sites-status")
+		must(t, err)
+		time.Sleep(20 * time.Second)
+		a.proxy.Hold()
+		must(t, js.DeleteStream(t.Context(), "KV_sites-status"))
+		must(t, backup.Restore(t.Context(), nc))
+		restored := time.Now()
+		b := s.join("b")
+		time.Sleep(time.Minute)
+		calls := s.since(restored)
+		if len(calls) != 40 {
+			t.Errorf("%d keys were reconciled, want 40", len(calls))
+		}
+		for key, calls := range calls {
+			if after := calls[0].begin.Sub(restored); calls[0].member != "b" || after < 15*time.Second ||
+				after > 17*time.Second {
+				t.Errorf("%s was reconciled by %s, %v after the bucket was restored", key, calls[0].member, after)
+			}
+		}
+		a.proxy.Resume()
+		time.Sleep(time.Minute)
+		s.touch(40, a, b)
+		s.alone()
+	})
+}
