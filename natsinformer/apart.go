@@ -53,8 +53,9 @@ const (
 type fetch struct {
 	ctx   context.Context
 	which func(key string, apart Apart) bool
-	left  []string // keys that were not asked for
-	found bool     // left was made
+	left  []string          // keys that were not asked for
+	found bool              // left was made
+	gone  map[string]uint64 // keys of which the leader has nothing, and the revisions at which they are known
 	again time.Time
 	done  chan struct{}
 	why   error // the last request was not answered; nil if it was. Guarded by ordersMu
@@ -82,7 +83,7 @@ type fetching struct {
 }
 
 func (i *informer) Fetch(ctx context.Context, which func(key string, apart Apart) bool) error {
-	order := &fetch{ctx: ctx, which: which, done: make(chan struct{})}
+	order := &fetch{ctx: ctx, which: which, done: make(chan struct{}), gone: map[string]uint64{}}
 	i.src.order(func(o *orders) { o.fetches = append(o.fetches, order) })
 	err := awaitOrder(ctx, order.done)
 	i.src.ordersMu.Lock()
@@ -225,7 +226,7 @@ func (w *worker) doOrders(ctx context.Context, s *session, now time.Time) (wake 
 // findLeft looks which keys a fetch has still to ask for. It reports whether there are any: else the fetch is done.
 func (w *worker) findLeft(f *fetch, now time.Time) bool {
 	for _, e := range w.known(isApart) {
-		if f.which(e.key, e.object.(Apart)) {
+		if f.which(e.key, e.object.(Apart)) && (f.gone[e.key] == 0 || f.gone[e.key] != w.keys.revisionOf(e.key)) {
 			f.left = append(f.left, e.key)
 		}
 	}
@@ -271,6 +272,9 @@ func (w *worker) takeFetched(ctx context.Context, of *fetch) error {
 			continue
 		}
 		m := f.answers[i]
+		if m == nil && of != nil { // it has vanished, as a comparison will find out, or its delete is on its way
+			of.gone[key] = l.revision
+		}
 		if m == nil || m.Seq != l.revision || m.Time.UnixNano() != l.created {
 			continue // a message that tells of it is on its way, or a comparison will find out
 		}

@@ -273,6 +273,9 @@ func TestAFetchGoesOnAfterTheServerWasAway(t *testing.T) {
 		must(t, err)
 		must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$KV.b.x7")))
 		must(t, <-fetched)
+		if !r.Exists("x7") || len(r.apartKeys()) != 1 {
+			t.Errorf("it waited until x7 was missed, apart is %v", r.apartKeys())
+		}
 		kv, err = direct.KeyValue(t.Context(), "b")
 		must(t, err)
 		within(t, 5*time.Second, "x7 is gone", func() bool { return !r.Exists("x7") })

@@ -67,7 +67,7 @@ func (p *Process) Options() []controller.Option {
 	}
 	if p.Plan.Shards > 0 {
 		options = append(options, controller.WithShards(p.Plan.Shards), controller.WithMember(p.member, 1))
-		if p.Plan.Seed%2 == 0 {
+		if p.Plan.SlotCaches() {
 			options = append(options, controller.WithSlotCaches())
 		}
 	}

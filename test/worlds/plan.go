@@ -164,3 +164,6 @@ func (p Plan) surprises(r *rand.Rand) (events []Event) {
 
 // Key is the i-th key of a plan.
 func (p Plan) Key(i int) string { return fmt.Sprint("k", i) }
+
+// SlotCaches reports whether caches have what belongs to the slots of a replica: in each other night with shards.
+func (p Plan) SlotCaches() bool { return p.Shards > 0 && p.Seed%2 == 0 }

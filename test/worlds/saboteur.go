@@ -108,7 +108,8 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 		return
 	}
 	defer release()
-	if bucket == "server" || bucket == w.subject.status() {
+	// With caches of slots no slot is taken while what belongs to it cannot be read.
+	if bucket == "server" || bucket == w.subject.status() || w.plan.SlotCaches() {
 		defer w.hinders("")()
 	}
 	switch e.Do {
