@@ -64,9 +64,9 @@ type Informer interface {
 	// sequence must be of a key within Config.Filter.
 	WaitCursor(ctx context.Context, sequence uint64) error
 	// Fetch brings the entries into the store that are apart and of which which is true, and returns when the store has
-	// all of them that the leader has; see Apart. which is called concurrently with what Config.Decode decides, and is to say the same: an
-	// entry that Config.Decode sets apart again is asked for again, as long as which says so. It waits for an informer
-	// that does not watch. The error is that of the context.
+	// all of them that the leader has; see Apart. which is called concurrently with what Config.Decode decides, and is
+	// to say the same: an entry that Config.Decode sets apart again is asked for again, as long as which says so. It
+	// waits for an informer that does not watch. The error is that of the context.
 	Fetch(ctx context.Context, which func(key string, apart Apart) bool) error
 	// PutApart takes the entries out of the store for which of returns what is kept of them, without telling handlers.
 	// of must return quickly. PutApart waits for an informer that does not watch. The error is that of the context.
