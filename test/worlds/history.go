@@ -175,6 +175,14 @@ type hindrance struct {
 	from, to time.Time
 }
 
+// hindersFor is hinders for all replicas, for some time.
+func (w *world) hindersFor(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.hindrances = append(w.hindrances, hindrance{from: now, to: now.Add(d)})
+}
+
 // hinders notes that a replica, or "" for all, is hindered from now on. The time until end is called counts.
 func (w *world) hinders(who string) (end func()) {
 	w.mu.Lock()

@@ -203,7 +203,9 @@ func (w *world) touch(e Event, at place, r *rand.Rand) {
 	case vanishDoc:
 		bucket = w.subject.Primaries
 	case noLease:
+		// Who wants the lease waits for as long as its holder may not have noticed, and a member that begins waits for it.
 		key = leaseKey
+		w.hindersFor(longestLease)
 	case reserved:
 		key = pick(r, "_nagi.controller", "_nagi.instance", "_nagi.stream", "_nagi.brake")
 		if strings.HasPrefix(at.key, "_nagi.") && at.key != leaseKey {
