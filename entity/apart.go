@@ -26,8 +26,8 @@ type Division struct {
 	// Owners is the kind of the owners whose parts count; "": those of the keys themselves count, and of records too.
 	Owners string
 	// Plain returns what an object that primaries of Owners own says of that, if no more of it has to be known where
-	// its owner is in another part: the key of the owner, its installation, and the stream of its stamp. Others are
-	// kept.
+	// its owner is in another part: the key of the owner, its installation, and the stream of its stamp, if it has one.
+	// Others are kept.
 	Plain func(obj metav1.Object) (key, instance, stream string, ok bool)
 }
 

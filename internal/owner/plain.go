@@ -6,8 +6,9 @@ import (
 )
 
 // Plain returns what the marks of an object say that names its owner as the runtime writes it: in annotations and in
-// labels, in the namespace of the object, with an installation and a stamp. Of such an object nothing has to be known
-// but that, as long as its owner is there. ok is false for others, also those of another kind of owner.
+// labels, in the namespace of the object, with an installation. stream is that of its stamp, "" if it has none. Of such
+// an object nothing has to be known but that, as long as its owner is there. ok is false for others, also those of
+// another kind of owner.
 func Plain(kind string, obj metav1.Object) (key, instance, stream string, ok bool) {
 	n, stamp := NamedBy(obj), StampOf(obj)
 	for _, m := range []mark{n.kind, n.key, n.instance} {
@@ -16,8 +17,7 @@ func Plain(kind string, obj metav1.Object) (key, instance, stream string, ok boo
 		}
 	}
 	key = n.key.annotation
-	if n.kind.annotation != kind || stamp.IsNone() || Crosses(obj.GetNamespace(), key) ||
-		obj.GetDeletionTimestamp() != nil {
+	if n.kind.annotation != kind || Crosses(obj.GetNamespace(), key) || obj.GetDeletionTimestamp() != nil {
 		return "", "", "", false
 	}
 	return key, n.instance.annotation, stamp.Stream, true

@@ -155,8 +155,10 @@ func SeenIn(sources []source.Owned, claim owner.Claim) Sightings {
 			}
 			seen.add(named.Instance, stamp.Stream, s, source.ObjectKey(obj))
 		}
-		for a := range s.Elsewhere() { // each has a stamp
-			seen.add(a.Instance, a.Stream, s, a.Key)
+		for a := range s.Elsewhere() {
+			if a.Stream != "" {
+				seen.add(a.Instance, a.Stream, s, a.Key)
+			}
 		}
 	}
 	return seen
