@@ -36,10 +36,7 @@ func TestWhatIsDeletedByHandOfMembersAndSlots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
-				s := newSharded(t)
-				a := s.join("a")
-				natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
-				s.make(a.sites, 40)
+				s, a := withOne(t)
 				b := s.join("b")
 				time.Sleep(20 * time.Second)
 				s.touch(40, a, b)
@@ -70,10 +67,7 @@ func TestWhatIsDeletedByHandOfMembersAndSlots(t *testing.T) {
 // without shards, works beside them.
 func TestTheNumberOfSlotsThatIsDeletedByHandIsWrittenAgain(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
-		a := s.join("a")
-		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
-		s.make(a.sites, 40)
+		s, a := withOne(t)
 		b := s.join("b")
 		time.Sleep(20 * time.Second)
 		must(t, s.kv("sites-status").Delete(t.Context(), "_nagi.shards"))
@@ -97,10 +91,7 @@ func TestTheNumberOfSlotsThatIsDeletedByHandIsWrittenAgain(t *testing.T) {
 // was faster: keys fall into other slots there.
 func TestMembersEndWhereTheNumberOfSlotsIsAnotherOne(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
-		a := s.join("a")
-		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
-		s.make(a.sites, 40)
+		s, a := withOne(t)
 		time.Sleep(5 * time.Second)
 		_, err := s.kv("sites-status").Put(t.Context(), "_nagi.shards", []byte(`{"slots":32}`))
 		must(t, err)
@@ -124,10 +115,7 @@ func TestTheKeysOfADeadMemberRunInTimeWhereItIsStartedAnew(t *testing.T) {
 	for _, next := range []string{"b", "c"} {
 		t.Run(next, func(t *testing.T) {
 			natstest.Test(t, func(t *testing.T) {
-				s := newSharded(t)
-				a := s.join("a")
-				natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
-				s.make(a.sites, 40)
+				s, a := withOne(t)
 				b := s.join("b")
 				time.Sleep(20 * time.Second)
 				b.proxy.Blackhole()

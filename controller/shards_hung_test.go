@@ -76,10 +76,7 @@ func TestAReconcileThatHangsHoldsItsSlotUpAndNoMore(t *testing.T) {
 // says why before.
 func TestAMemberWhoseReconcileHangsEndsIfItHasLostItsLease(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
-		s := newSharded(t)
-		a := s.join("a")
-		natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
-		s.make(a.sites, 40)
+		s, a := withOne(t)
 		b := s.join("b", WithGracePeriod(15*time.Second))
 		time.Sleep(10 * time.Second)
 		key := ""

@@ -63,6 +63,16 @@ func onBothCaches(t *testing.T, f func(t *testing.T, s *sharded)) {
 	}
 }
 
+// withOne is one member at work, on 40 sites.
+func withOne(t *testing.T) (*sharded, *member) {
+	t.Helper()
+	s := newSharded(t)
+	a := s.join("a")
+	natstest.Eventually(t, "it works", func() bool { return a.c.Stats().Leading })
+	s.make(a.sites, 40)
+	return s, a
+}
+
 // join starts a replica, with shards if its name is not "".
 func (s *sharded) join(name string, opts ...Option) *member {
 	s.t.Helper()

@@ -49,7 +49,8 @@ func (s *sharded) wantDivided(members ...*member) {
 			rec, _ := m.sites.Records().Cached(key)
 			owned, err := m.pages.Lister().OwnedBy("Site", key)
 			if err != nil || len(owned) != 1 || rec == nil || rec.FirstSeen.IsZero() {
-				s.t.Errorf("%s works at %s, has %d pages of it (%v), and the record %v", m.name, key, len(owned), err, rec)
+				s.t.Errorf("%s works at %s, has %d pages of it (%v), and the record %v",
+					m.name, key, len(owned), err, rec)
 			}
 		}
 		sites, pages = sites+len(mine), pages+len(holds(m.pages))
@@ -116,7 +117,7 @@ func TestASiteHearsThatItsPageIsAnothersNow(t *testing.T) {
 	})
 }
 
-// TestASourceThatComesLateHasWhatBelongsToTheSlots: nothing waits for it, and it is fetched when it comes.
+// TestASourceThatComesLateHasWhatBelongsToTheSlots: nothing waits for it, and it has no more when it comes.
 func TestASourceThatComesLateHasWhatBelongsToTheSlots(t *testing.T) {
 	natstest.Test(t, func(t *testing.T) {
 		s := newSharded(t)
@@ -170,13 +171,14 @@ func TestADividedClientIsOneControllers(t *testing.T) {
 		other, err := New("others", a.world.client("Shop", "shops"), noReconciler, Watches(a.sites,
 			func(context.Context, *site) ([]string, error) { return nil, nil }))
 		must(t, err)
-		if err := other.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make a client of its own for it") {
+		err = other.Run(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "make a client of its own for it") {
 			t.Errorf("another controller of the client: %v", err)
 		}
 		plain := s.join("")
 		time.Sleep(time.Second)
-		if _, err := New("late", plain.sites, noReconciler, WithShards(64), WithMember("late", 1), WithSlotCaches()); err == nil ||
-			!strings.Contains(err.Error(), "make the controller before anything starts its clients") {
+		_, err = New("late", plain.sites, noReconciler, WithShards(64), WithMember("late", 1), WithSlotCaches())
+		if err == nil || !strings.Contains(err.Error(), "make the controller before anything starts its clients") {
 			t.Errorf("a controller of a client that runs: %v", err)
 		}
 		a.running.halt()
@@ -191,7 +193,8 @@ func TestADividedClientIsOneControllers(t *testing.T) {
 	})
 }
 
-// TestALostStatusBucketMakesNoNewInstallationWithSlotCaches: what primaries own tells of it, though no cache has it yet.
+// TestALostStatusBucketMakesNoNewInstallationWithSlotCaches: what primaries own tells of it, though no cache has it
+// yet.
 func TestALostStatusBucketMakesNoNewInstallationWithSlotCaches(t *testing.T) {
 	onBothCaches(t, func(t *testing.T, s *sharded) {
 		members := s.owning()
@@ -203,7 +206,8 @@ func TestALostStatusBucketMakesNoNewInstallationWithSlotCaches(t *testing.T) {
 		a := s.join("a")
 		time.Sleep(30 * time.Second)
 		if is := a.c.Instance(); is != "" && is != was {
-			t.Errorf("the id was %q, and is %q: all %d pages are another installation's now", was, is, count(t, a.pages))
+			t.Errorf("the id was %q, and is %q: all %d pages are another installation's now",
+				was, is, count(t, a.pages))
 		}
 		wantDegraded(t, a, "take the id over")
 	})

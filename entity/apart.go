@@ -3,9 +3,7 @@ package entity
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"iter"
-	"math/bits"
 	"unique"
 
 	"github.com/nagi-runtime/nagi/internal/parts"
@@ -143,10 +141,6 @@ func (d *division) wants(key string, a natsinformer.Apart) bool {
 		return d.Parts.Want(int(a.part))
 	}
 	return d.Parts.Wants(key)
-}
-
-func ownerHash(kind, key string) uint64 {
-	return maphash.String(ownerIndexSeed, kind) ^ bits.RotateLeft64(maphash.String(ownerIndexSeed, key), 1)
 }
 
 // division returns the division of documents and records; nil: their caches have all.

@@ -30,6 +30,7 @@ func byLetter(wanted ...int) *parts.Parts {
 		return int(name[0] - 'a')
 	})
 	p.Set(true, wanted...)
+	p.Fetched(wanted...)
 	return p
 }
 
@@ -275,7 +276,11 @@ func TestCachesThatAreDividedByOwnerHaveWhatOthersOwn(t *testing.T) {
 				t.Errorf("a owns %d: %v", len(all), err)
 			}
 			p.Set(true, 1)
+			if _, err = client.Lister().OwnedBy("Shop", "b"); !errors.Is(err, entity.ErrNotCached) {
+				t.Errorf("what b owns before it was fetched: %v", err)
+			}
 			must(t, port.Fetch(ctx))
+			p.Fetched(1)
 			all, err = client.Lister().OwnedBy("Shop", "b")
 			must(t, err)
 			if len(all) != 3 { // of those the odd one, and the unstamped

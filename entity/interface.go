@@ -103,8 +103,8 @@ type Hooks struct {
 	// nil for a delete.
 	Reserved func(name string, revision uint64, value []byte)
 	// Apart is called for a document that came or was written and that the cache keeps apart, see EnginePort.Divide.
-	// ApartGone is called when the key of one is gone. ApartRecord is called for
-	// a record likewise: it has no more than what is kept, and was deleted if gone is true.
+	// ApartGone is called when the key of one is gone. ApartRecord is called for a record likewise: it has no more than
+	// what is kept, and was deleted if gone is true.
 	Apart       func(key string, change ApartChange)
 	ApartGone   func(key string, how natsinformer.Deletion)
 	ApartRecord func(record *RecordObject, gone bool)

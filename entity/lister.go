@@ -240,7 +240,7 @@ func (l lister[T]) ListMatching(o ListOptions) ([]T, error) {
 
 // OwnedBy returns the entities that name this kind and key as their owner; see IsOwnedBy. It uses the informer's index.
 func (l lister[T]) OwnedBy(kind, key string) ([]T, error) {
-	if d := l.client.division(); d != nil && d.Owners == kind && !d.Parts.Wants(key) {
+	if d := l.client.division(); d != nil && d.Owners == kind && !d.Parts.Has(key) {
 		return nil, newNotCached(l.client.cfg.Kind, "")
 	}
 	g, err := l.client.ready()

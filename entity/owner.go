@@ -72,9 +72,13 @@ var ownerIndexSeed = maphash.MakeSeed()
 // OwnerIndexValue is the value of OwnerIndex for the secondaries whose annotations name this kind and key. It is one of
 // 8,192 in this process, so those of other owners may have it, too: IsOwnedBy tells.
 func OwnerIndexValue(kind, key string) string {
-	hash := maphash.String(ownerIndexSeed, kind) ^ bits.RotateLeft64(maphash.String(ownerIndexSeed, key), 1)
-	i := hash % ownerIndexSize * 4
+	i := ownerHash(kind, key) % ownerIndexSize * 4
 	return ownerIndexValues()[i : i+4]
+}
+
+// ownerHash stands in this process for a kind and a key.
+func ownerHash(kind, key string) uint64 {
+	return maphash.String(ownerIndexSeed, kind) ^ bits.RotateLeft64(maphash.String(ownerIndexSeed, key), 1)
 }
 
 // OwnerIndexValues are the values of OwnerIndex under which the secondaries of this kind and key are: the second, if

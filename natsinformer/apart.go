@@ -53,9 +53,9 @@ const (
 type fetch struct {
 	ctx   context.Context
 	which func(key string, apart Apart) bool
-	left  []string          // keys that were not asked for
-	found bool              // left was made
-	gone  map[string]uint64 // keys of which the leader has nothing, and the revisions at which they are known
+	left  []string         // keys that were not asked for
+	found bool             // left was made
+	gone  map[string]int64 // keys of which the leader has nothing, and when the messages known of them were written
 	again time.Time
 	done  chan struct{}
 	why   error // the last request was not answered; nil if it was. Guarded by ordersMu
@@ -83,7 +83,7 @@ type fetching struct {
 }
 
 func (i *informer) Fetch(ctx context.Context, which func(key string, apart Apart) bool) error {
-	order := &fetch{ctx: ctx, which: which, done: make(chan struct{}), gone: map[string]uint64{}}
+	order := &fetch{ctx: ctx, which: which, done: make(chan struct{}), gone: map[string]int64{}}
 	i.src.order(func(o *orders) { o.fetches = append(o.fetches, order) })
 	err := awaitOrder(ctx, order.done)
 	i.src.ordersMu.Lock()
@@ -226,7 +226,8 @@ func (w *worker) doOrders(ctx context.Context, s *session, now time.Time) (wake 
 // findLeft looks which keys a fetch has still to ask for. It reports whether there are any: else the fetch is done.
 func (w *worker) findLeft(f *fetch, now time.Time) bool {
 	for _, e := range w.known(isApart) {
-		if f.which(e.key, e.object.(Apart)) && (f.gone[e.key] == 0 || f.gone[e.key] != w.keys.revisionOf(e.key)) {
+		_, created := w.keys.at(e.key)
+		if gone, is := f.gone[e.key]; f.which(e.key, e.object.(Apart)) && !(is && gone == created) {
 			f.left = append(f.left, e.key)
 		}
 	}
@@ -273,7 +274,7 @@ func (w *worker) takeFetched(ctx context.Context, of *fetch) error {
 		}
 		m := f.answers[i]
 		if m == nil && of != nil { // it has vanished, as a comparison will find out, or its delete is on its way
-			of.gone[key] = l.revision
+			of.gone[key] = l.created
 		}
 		if m == nil || m.Seq != l.revision || m.Time.UnixNano() != l.created {
 			continue // a message that tells of it is on its way, or a comparison will find out

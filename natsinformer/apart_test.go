@@ -146,8 +146,11 @@ func TestWhatIsApartIsKnownAndNotInTheStore(t *testing.T) {
 		if known, revision := r.Known("x3"); known != (elsewhere{"x"}) || revision != at {
 			t.Errorf("x3 is known as %v at %d, want at %d", known, revision, at)
 		}
-		if apart, _ := r.Known("a1"); apart != runtime.Object(r.get("a1")) || !r.Exists("x3") || r.Exists("x1") || r.Deleted("x1") == 0 {
-			t.Errorf("a1 is apart as %v, x3 exists: %v, x1: %v", apart, r.Exists("x3"), r.Exists("x1"))
+		if known, _ := r.Known("a1"); known != runtime.Object(r.get("a1")) {
+			t.Errorf("a1 is known as %v", known)
+		}
+		if !r.Exists("x3") || r.Exists("x1") || r.Deleted("x1") == 0 {
+			t.Errorf("x3 exists: %v, x1: %v", r.Exists("x3"), r.Exists("x1"))
 		}
 		for _, e := range r.seen.all() {
 			if e.key[0] != 'a' || e.kind != "add" {
@@ -381,4 +384,28 @@ func TestAKeyThatExistsIsAlwaysKnown(t *testing.T) {
 	if missed > 0 || short > 0 {
 		t.Errorf("%d looks found nothing, and %d lists lacked keys", missed, short)
 	}
+}
+
+// TestADocumentThatIsApartExpires as any other: who hears of those that are apart is told, and that it is meant.
+func TestADocumentThatIsApartExpires(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		js := connect(t, natstest.Start(t).URL())
+		kv := bucket(t, js, jetstream.KeyValueConfig{Bucket: "b", LimitMarkerTTL: time.Second})
+		d := divide("a")
+		r := start(t, js, d.config()).synced(t)
+		for _, key := range []string{"x1", "y1"} {
+			revision, err := kv.Create(t.Context(), key, doc(1), jetstream.KeyTTL(5*time.Second))
+			must(t, err)
+			r.reaches(t, revision, prompt)
+		}
+		must(t, d.fetch(t.Context(), r, "y"))
+		time.Sleep(7 * time.Second)
+		wantKeys(t, "told", d.all(), "changed x1", "changed y1", "gone x1 of x Expired true")
+		if gone := r.seen.last("y1"); gone.kind != "delete" || gone.deletion != (Deletion{true, ExpiryMarker}) {
+			t.Errorf("of y1, which was fetched, a handler was told %+v", gone)
+		}
+		if r.Exists("x1") || r.Exists("y1") {
+			t.Error("they are there still")
+		}
+	})
 }

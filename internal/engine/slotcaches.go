@@ -20,8 +20,7 @@ import (
 type slotCaches struct {
 	*Engine
 	turn.Turn
-	fetched []bool // by slot; whoever has the turn
-	report  *health.Reporter
+	report *health.Reporter
 }
 
 // fetchPatience is after how long a fetch that is not over is told and begun again; what has come by then stays.
@@ -37,7 +36,7 @@ func newParts(opts Options) *parts.Parts {
 
 func (e *Engine) newSlotCaches() *slotCaches {
 	return &slotCaches{
-		Engine: e, Turn: turn.New(), fetched: make([]bool, e.opts.Shards),
+		Engine: e, Turn: turn.New(),
 		report: e.health.Reporter("caches of slots (bucket " + e.statusBucket + ")"),
 	}
 }
@@ -116,9 +115,7 @@ func (c *slotCaches) fetchInTurn(ctx context.Context, slots []int) error {
 		return err
 	}
 	c.report.Report(ctx, nil)
-	for _, slot := range slots {
-		c.fetched[slot] = true
-	}
+	c.parts.Fetched(slots...)
 	return nil
 }
 
@@ -135,7 +132,7 @@ func (c *slotCaches) fetchBefore(ctx context.Context, slots map[int]bool, do fun
 	defer c.Give()
 	var missing []int
 	for slot := range slots {
-		if !c.fetched[slot] {
+		if !c.parts.IsWhole(slot) {
 			missing = append(missing, slot)
 		}
 	}
@@ -154,10 +151,9 @@ func (c *slotCaches) keep(ctx context.Context, needed shards.Set, inUse func(slo
 	defer c.Give()
 	c.report.Report(ctx, nil) // what could not be fetched is not needed any more
 	var others []int
-	for slot := range c.fetched {
+	for slot := range c.parts.Many() {
 		if !needed.Has(slot) && c.parts.Want(slot) && !inUse(slot) {
 			others = append(others, slot)
-			c.fetched[slot] = false
 		}
 	}
 	if len(others) == 0 {

@@ -20,9 +20,9 @@ type elsewhere struct {
 	unread  map[string]error           // where that failed
 }
 
-// readElsewhere reads what names owners that exists has not.
+// readElsewhere reads what names owners of this installation that exists has not.
 func (t *Teardown) readElsewhere(ctx context.Context, exists iter.Seq[string]) elsewhere {
-	e := elsewhere{map[string][]metav1.Object{}, map[string]error{}}
+	e, ours := elsewhere{map[string][]metav1.Object{}, map[string]error{}}, t.Owner.Claim().Instance
 	for _, s := range t.swept() {
 		var owners map[uint64]struct{}
 		var missing []string
@@ -33,7 +33,7 @@ func (t *Teardown) readElsewhere(ctx context.Context, exists iter.Seq[string]) e
 					owners[s.OwnerHash(key)] = struct{}{}
 				}
 			}
-			if _, is := owners[a.Owner]; !is {
+			if _, is := owners[a.Owner]; !is && a.Instance == ours {
 				missing = append(missing, a.Key)
 			}
 		}
@@ -90,8 +90,8 @@ func (t *Teardown) owners(yield func(key string) bool) {
 	}
 }
 
-// count counts what this installation has in a source that is not in the cache, and was not read, by the hash
-// of the owner; and what other installations have.
+// count counts what is in no cache of this replica: what this installation has, by the hash of the owner, and in all but
+// for what was read; and what other installations have.
 func (e elsewhere) count(s source.Owned, claim owner.Claim) (ours map[uint64]int, all, foreign int) {
 	ours = map[uint64]int{}
 	for a := range s.Elsewhere() {

@@ -17,7 +17,7 @@ import (
 type away struct {
 	guardedSource
 	pages  map[string]string // to their owners
-	others int               // documents of another installation
+	others int               // documents of another installation, of owners that it alone knows
 	err    error             // of reads
 	read   *[]string
 }
@@ -34,7 +34,7 @@ func (a away) Elsewhere() iter.Seq[entity.ApartDocument] {
 			}
 		}
 		for range a.others {
-			if !yield(entity.ApartDocument{Owner: a.OwnerHash("shop/home"), Instance: "there", Stream: "first"}) {
+			if !yield(entity.ApartDocument{Key: "theirs", Owner: 1, Instance: "there", Stream: "first"}) {
 				return
 			}
 		}

@@ -7,16 +7,16 @@ package parts
 
 import "sync/atomic"
 
-// Parts are the parts into which the keys of a kind fall, and which of them are wanted. All methods may be called
-// concurrently; a nil Parts wants all.
+// Parts are the parts into which the keys of a kind fall: which of them are wanted, and which the caches have whole. All
+// methods may be called concurrently; a nil Parts wants all.
 type Parts struct {
-	of     func(key string) int
-	wanted []atomic.Bool
+	of            func(key string) int
+	wanted, whole []atomic.Bool
 }
 
 // New divides keys into so many parts, of which none is wanted. of says in which a key is.
 func New(many int, of func(key string) int) *Parts {
-	return &Parts{of: of, wanted: make([]atomic.Bool, many)}
+	return &Parts{of: of, wanted: make([]atomic.Bool, many), whole: make([]atomic.Bool, many)}
 }
 
 // Many is how many parts there are.
@@ -25,12 +25,28 @@ func (p *Parts) Many() int { return len(p.wanted) }
 // Of is the part of a key.
 func (p *Parts) Of(key string) int { return p.of(key) }
 
-// Set says of some parts whether they are wanted.
+// Set says of some parts whether they are wanted. What is not wanted is not whole.
 func (p *Parts) Set(wanted bool, parts ...int) {
 	for _, part := range parts {
+		if !wanted {
+			p.whole[part].Store(false)
+		}
 		p.wanted[part].Store(wanted)
 	}
 }
+
+// Fetched says that the caches have some parts whole, which are wanted.
+func (p *Parts) Fetched(parts ...int) {
+	for _, part := range parts {
+		p.whole[part].Store(true)
+	}
+}
+
+// IsWhole reports whether the caches have a part whole.
+func (p *Parts) IsWhole(part int) bool { return p.whole[part].Load() }
+
+// Has reports whether the caches have all that belongs to a key.
+func (p *Parts) Has(key string) bool { return p.IsWhole(p.of(key)) }
 
 // Want reports whether a part is wanted.
 func (p *Parts) Want(part int) bool { return p.wanted[part].Load() }

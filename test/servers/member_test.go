@@ -75,7 +75,10 @@ type memberChild struct {
 
 // runMember is the life of the process.
 func runMember(config string) error {
-	m := &memberChild{wire: &keptWire{}, holds: map[string]bool{}, waits: map[string]bool{}, marks: map[string]bool{}, goes: make(chan struct{})}
+	m := &memberChild{
+		wire: &keptWire{}, holds: map[string]bool{}, waits: map[string]bool{}, marks: map[string]bool{},
+		goes: make(chan struct{}),
+	}
 	if err := json.Unmarshal([]byte(config), &m.memberConfig); err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ type Seeds struct {
 	Shards int
 }
 
-// Nights plays a night for each seed, as many at a time as -parallel says. A night that breaks a rule fails the test, with the shortest plan that was found to
-// break the same rule.
+// Nights plays a night for each seed, as many at a time as -parallel says. A night that breaks a rule fails the test,
+// with the shortest plan that was found to break the same rule.
 func Nights(t *testing.T, s Maker, seeds Seeds) {
 	t.Helper()
 	for i := range seeds.N {

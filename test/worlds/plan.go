@@ -88,8 +88,8 @@ func (p Plan) Has(deeds ...deed) bool {
 	return slices.ContainsFunc(p.Events, func(e Event) bool { return slices.Contains(deeds, e.Do) })
 }
 
-// LosesRecords reports whether records may be lost, or go back to older ones: a resource behind an API whose creation only a
-// record knew may then be there twice.
+// LosesRecords reports whether records may be lost, or go back to older ones: a resource behind an API whose creation
+// only a record knew may then be there twice.
 func (p Plan) LosesRecords() bool { return p.Has(backupRecords, noRecords, empty) }
 
 // Dice are random numbers of the plan's seed and the words: the same for the same.
@@ -104,8 +104,8 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	return a + time.Duration(r.Int64N(int64(b-a)))
 }
 
-// PlanOf makes the plan of a seed. Half of the nights, those of the odd seeds, have pairs of faults at durable steps; in the
-// others some deeds are chosen for the night, and happen again and again at any time.
+// PlanOf makes the plan of a seed. Half of the nights, those of the odd seeds, have pairs of faults at durable steps; in
+// the others some deeds are chosen for the night, and happen again and again at any time.
 func PlanOf(seed uint64) Plan {
 	p := Plan{Seed: seed}
 	r := p.Dice("plan")

@@ -64,19 +64,24 @@ func (w *world) disturb(ctx context.Context, p *Process, e Event, r *rand.Rand) 
 		x.seesNothing(e.For)
 		sleep(ctx, e.For)
 	case crash, update, deploy, kill, leave:
-		if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
-			return
-		}
-		p.end(e.Do == crash || e.Do == kill)
-		if e.Do == deploy {
-			w.deploys(r)
-		}
-		if e.Do == kill || e.Do == leave {
-			sleep(ctx, e.For*3/4)
-		}
-		sleep(ctx, e.For/4)
-		w.launch(context.Background())
+		w.replace(ctx, p, e, r)
 	}
+}
+
+// replace ends a process, and starts another one after a while.
+func (w *world) replace(ctx context.Context, p *Process, e Event, r *rand.Rand) {
+	if e.Step == "" && len(w.living()) < 2 || !p.gone.CompareAndSwap(false, true) {
+		return
+	}
+	p.end(e.Do == crash || e.Do == kill)
+	if e.Do == deploy {
+		w.deploys(r)
+	}
+	if e.Do == kill || e.Do == leave {
+		sleep(ctx, e.For*3/4)
+	}
+	sleep(ctx, e.For/4)
+	w.launch(context.Background())
 }
 
 // resume ends what is wrong with a wire, unless its process has crashed.
@@ -92,17 +97,7 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 	if at.bucket != "" {
 		any = at.bucket
 	}
-	bucket := any
-	switch e.Do {
-	case serverRestarts, rights, empty:
-		bucket = "server"
-	case backup, purgeOwned, noOwned:
-		bucket = pick(r, w.subject.Owned...)
-	case backupDocs, purgeDocs, noDocs:
-		bucket = w.subject.Primaries
-	case backupRecords, noRecords:
-		bucket = w.subject.status()
-	}
+	bucket := w.streamFor(e, any, r)
 	release, ok := w.tryTake(bucket)
 	if !ok {
 		return
@@ -153,6 +148,21 @@ func (w *world) breakStreams(ctx context.Context, e Event, at place, r *rand.Ran
 	}
 }
 
+// streamFor is the bucket, or the "server", that an event is about.
+func (w *world) streamFor(e Event, any string, r *rand.Rand) string {
+	switch e.Do {
+	case serverRestarts, rights, empty:
+		return "server"
+	case backup, purgeOwned, noOwned:
+		return pick(r, w.subject.Owned...)
+	case backupDocs, purgeDocs, noDocs:
+		return w.subject.Primaries
+	case backupRecords, noRecords:
+		return w.subject.status()
+	}
+	return any
+}
+
 func (w *world) reload(change func(*server.Options)) {
 	w.patiently("changing rights", func(context.Context) error { return w.server.Reload(change) })
 }
@@ -196,9 +206,9 @@ func (w *world) reconfigure(bucket string, change func(*jetstream.StreamConfig, 
 	})
 }
 
-// touch is what a saboteur does to a key.
-func (w *world) touch(e Event, at place, r *rand.Rand) {
-	bucket, key := w.subject.status(), e.Key
+// keyFor is the key that an event is about; "" if there is none.
+func (w *world) keyFor(e Event, at place, r *rand.Rand) (bucket, key string) {
+	bucket, key = w.subject.status(), e.Key
 	switch e.Do {
 	case vanishDoc:
 		bucket = w.subject.Primaries
@@ -215,9 +225,18 @@ func (w *world) touch(e Event, at place, r *rand.Rand) {
 		bucket = pick(r, w.subject.Owned...)
 		if slices.Contains(w.subject.Owned, at.bucket) {
 			bucket, key = at.bucket, at.key
-		} else if key = w.anyKey(bucket, r); key == "" {
-			return
+		} else {
+			key = w.anyKey(bucket, r)
 		}
+	}
+	return bucket, key
+}
+
+// touch is what a saboteur does to a key.
+func (w *world) touch(e Event, at place, r *rand.Rand) {
+	bucket, key := w.keyFor(e, at, r)
+	if key == "" {
+		return
 	}
 	purge := func(ctx context.Context, s jetstream.Stream) error {
 		return s.Purge(ctx, jetstream.WithPurgeSubject("$KV."+bucket+"."+key))

@@ -66,7 +66,8 @@ func TestTopShowsMembers(t *testing.T) {
 	inShards(t, func(w *world, stop map[string]func()) {
 		said := w.ok("top", "--once")
 		w.wantIn(said, "64 slots, shared by 2 members", "a: ", "b: ", ", leads for ")
-		if strings.Count(said, "leads for") != 1 || strings.Contains(said, "move") || strings.Contains(said, "gives") || strings.Contains(said, "gets") {
+		if strings.Count(said, "leads for") != 1 || strings.Contains(said, "move") || strings.Contains(said, "gives") ||
+			strings.Contains(said, "gets") {
 			t.Errorf("all is calm, and it says\n%s", said)
 		}
 		for i := range 20 {
