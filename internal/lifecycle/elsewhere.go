@@ -90,8 +90,8 @@ func (t *Teardown) owners(yield func(key string) bool) {
 	}
 }
 
-// count counts what is in no cache of this replica: what this installation has, by the hash of the owner, and in all but
-// for what was read; and what other installations have.
+// count counts what is in no cache of this replica: what this installation has, by the hash of the owner, and in all,
+// without what was read; and what other installations have.
 func (e elsewhere) count(s source.Owned, claim owner.Claim) (ours map[uint64]int, all, foreign int) {
 	ours = map[uint64]int{}
 	for a := range s.Elsewhere() {

@@ -7,8 +7,8 @@ package parts
 
 import "sync/atomic"
 
-// Parts are the parts into which the keys of a kind fall: which of them are wanted, and which the caches have whole. All
-// methods may be called concurrently; a nil Parts wants all.
+// Parts are the parts into which the keys of a kind fall: which of them are wanted, and which the caches have whole.
+// All methods may be called concurrently; a nil Parts wants all.
 type Parts struct {
 	of            func(key string) int
 	wanted, whole []atomic.Bool
