@@ -67,9 +67,8 @@ func (e *Engine) reportLease(applying context.Context) func(context.Context, err
 }
 
 // leaseExisted reports whether a replica may work that held a lease of which nothing is left. Only one that led writes
-// anchors and the id with which it led, and it never deletes the lease. Without them the stream may have been
-// made anew a moment ago: one that is older than the lease lasts has no such replica, for it would have renewed its
-// lease there.
+// anchors and the id with which it led, and it never deletes the lease. Without them the stream may have been made
+// anew.
 func (e *Engine) leaseExisted(ctx context.Context) bool {
 	for range (brake.RecordAnchors{Records: e.records}).All() {
 		return true
@@ -77,6 +76,12 @@ func (e *Engine) leaseExisted(ctx context.Context) bool {
 	if _, _, err := e.records.GetReserved(ctx, record.KeyLedWith); !apierrors.IsNotFound(err) {
 		return true // it is there, or that is not known
 	}
+	return e.madeAnew(ctx)
+}
+
+// madeAnew reports whether the stream of the status bucket may have been made anew, a moment ago, while a replica works
+// that has not noticed. In one that is older than the lease lasts that replica would have renewed its lease.
+func (e *Engine) madeAnew(ctx context.Context) bool {
 	records, err := e.records.StreamState(ctx)
 	if err != nil {
 		return true // it is not known

@@ -32,7 +32,6 @@ type sharing struct {
 	*talk
 	*slotCaches
 	runCtx context.Context
-	remade bool          // the bucket tells of no members, and yet some may work
 	began  chan struct{} // closed when the first slots are open
 	begin  sync.Once
 	fixes  chan struct{} // has an element when it is to be looked how many slots the bucket says there are
@@ -68,7 +67,9 @@ func (s *sharing) share(election, life, runCtx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.runCtx, s.remade = runCtx, made && s.leaseExisted(runCtx)
+	if s.runCtx = runCtx; s.membersExisted(runCtx, made) {
+		s.Rest()
+	}
 	s.records.FenceBy(s.fenceOf)
 	defer s.records.FenceBy(nil)
 	reports := s.health.NewTerm()

@@ -27,10 +27,6 @@ const (
 // keys has the lease. A replica of an earlier version knows nothing of members, but leaves a lease alone that another
 // has.
 func (s *sharing) Join(ctx context.Context) {
-	if s.remade {
-		pause(ctx, s.opts.Lease.Duration) // members may work that have not noticed that the bucket was made anew
-	}
-	s.remade = false
 	for ctx.Err() == nil {
 		if _, err := s.store().FixSlots(ctx, s.many); err != nil { // the bucket may be another one by now
 			s.health.Set(ctx, shardsHealth, err)
@@ -66,6 +62,25 @@ func (s *sharing) Join(ctx context.Context) {
 			s.health.Set(ctx, shardsHealth, err)
 		}
 		pause(ctx, wait)
+	}
+}
+
+// membersExisted reports whether members may work of which the bucket tells nothing and that have not noticed: it was
+// put back from a backup of when none worked, or keys of it were deleted by hand. made says that it told of no slots
+// before this replica began. Where the lease is absent, Join waits long enough: an elector leaves it alone at first.
+func (s *sharing) membersExisted(ctx context.Context, made bool) bool {
+	value, _, err := s.records.GetReserved(ctx, record.KeyLease)
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	alone, garbled := lease.HeldAlone(value)
+	switch {
+	case err != nil || garbled != nil:
+		return true // it is not known
+	case alone != "":
+		return false // it looked for members when it began
+	default:
+		return made && lease.HeldShared(value) || s.madeAnew(ctx)
 	}
 }
 

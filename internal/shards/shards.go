@@ -193,6 +193,13 @@ func (s *Shards) Reset() {
 	}
 }
 
+// Rest tells that owners may work of which the store says nothing: T4.
+func (s *Shards) Rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest()
+}
+
 // rest lets no slot be taken for as long as a lease lasts: what told of members is gone, and one of them may work that
 // has not noticed. s.mu is held.
 func (s *Shards) rest() { s.restsTo = time.Now().Add(s.Duration) }
