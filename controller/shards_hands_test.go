@@ -87,6 +87,31 @@ func TestTheNumberOfSlotsThatIsDeletedByHandIsWrittenAgain(t *testing.T) {
 	})
 }
 
+// TestAReplicaThatStartsWhereAllKeysOfMembersWereDeletedByHandRests for as long as a lease lasts: one that is cut off may
+// work on, and only the lease tells of it.
+func TestAReplicaThatStartsWhereAllKeysOfMembersWereDeletedByHandRests(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		s, a := withOne(t)
+		time.Sleep(20 * time.Second)
+		a.proxy.Hold()
+		s.deletedByHand("_nagi.shards")
+		gone := time.Now()
+		b := s.join("b")
+		time.Sleep(2 * time.Second)
+		wantDegraded(t, b, "slots are not taken before")
+		time.Sleep(time.Minute)
+		for key, calls := range s.since(gone) {
+			if after := calls[0].begin.Sub(gone); after < 15*time.Second || after > 17*time.Second {
+				t.Errorf("%s was reconciled by %s after %v", key, calls[0].member, after)
+			}
+		}
+		a.proxy.Resume()
+		time.Sleep(time.Minute)
+		s.touch(40, a, b)
+		s.alone()
+	})
+}
+
 // TestMembersEndWhereTheNumberOfSlotsIsAnotherOne by now, as after it was deleted by hand and a replica with another number
 // was faster: keys fall into other slots there.
 func TestMembersEndWhereTheNumberOfSlotsIsAnotherOne(t *testing.T) {

@@ -67,42 +67,43 @@ func (e *Engine) reportLease(applying context.Context) func(context.Context, err
 }
 
 // leaseExisted reports whether a replica may work that held a lease of which nothing is left. Only one that led writes
-// anchors and the id with which it led, and it never deletes the lease. Without them the stream may have been made
-// anew.
-func (e *Engine) leaseExisted(ctx context.Context) bool {
+// anchors and the id with which it led, and it never deletes the lease. Without them, or if the lease is there and
+// free, the stream may have been made anew, or put back.
+func (e *Engine) leaseExisted(ctx context.Context, absent bool) (bool, error) {
+	if !absent {
+		return e.madeAnew(ctx)
+	}
 	for range (brake.RecordAnchors{Records: e.records}).All() {
-		return true
+		return true, nil
 	}
 	if _, _, err := e.records.GetReserved(ctx, record.KeyLedWith); !apierrors.IsNotFound(err) {
-		return true // it is there, or that is not known
+		return true, err
 	}
 	return e.madeAnew(ctx)
 }
 
-// madeAnew reports whether the stream of the status bucket may have been made anew, a moment ago, while a replica works
-// that has not noticed. In one that is older than the lease lasts that replica would have renewed its lease.
-func (e *Engine) madeAnew(ctx context.Context) bool {
+// madeAnew reports whether the stream of the status bucket may have been made, or put back, a moment ago, while a
+// replica works that has not noticed. In one that is older than the lease lasts that replica would have renewed its
+// lease.
+func (e *Engine) madeAnew(ctx context.Context) (bool, error) {
 	records, err := e.records.StreamState(ctx)
-	if err != nil {
-		return true // it is not known
-	}
-	if records.Age >= e.opts.Lease.Duration {
-		return false
+	if err != nil || records.Age >= e.opts.Lease.Duration {
+		return false, err
 	}
 	documents, err := e.primary.StreamState(ctx)
-	switch {
-	case err != nil:
-		return true
-	case documents.Age < e.opts.Lease.Duration && documents.Created.Sub(records.Created).Abs() < madeTogether:
-		return false // both are new, and of one age: a first start
+	if err != nil {
+		return false, err
+	}
+	if documents.Age < e.opts.Lease.Duration && documents.Created.Sub(records.Created).Abs() < madeTogether {
+		return false, nil // both are new, and of one age: a first start
 	}
 	// Each replica that works has a consumer of the documents, and one that is cut off had it until a moment ago. This
 	// one has its own once it watches: before, the only one may be another's.
 	if !e.awaitWatch(ctx) {
-		return true // it is not known
+		return true, nil // it is not known
 	}
 	documents, err = e.primary.StreamState(ctx)
-	return err != nil || documents.Consumers > 1 || documents.Lingers < e.opts.Lease.Duration
+	return documents.Consumers > 1 || documents.Lingers < e.opts.Lease.Duration, err
 }
 
 const (

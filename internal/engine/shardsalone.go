@@ -65,23 +65,15 @@ func (s *sharing) Join(ctx context.Context) {
 	}
 }
 
-// membersExisted reports whether members may work of which the bucket tells nothing and that have not noticed: it was
-// put back from a backup of when none worked, or keys of it were deleted by hand. made says that it told of no slots
-// before this replica began. Where the lease is absent, Join waits long enough: an elector leaves it alone at first.
-func (s *sharing) membersExisted(ctx context.Context, made bool) bool {
+// keysGone reports whether the keys of members were deleted by hand, a moment before this replica began: one of them
+// has the lease. A status bucket that was made anew, or put back, needs no look here: Join waits for the lease, which
+// is left alone there for as long as one lasts.
+func (s *sharing) keysGone(ctx context.Context) bool {
 	value, _, err := s.records.GetReserved(ctx, record.KeyLease)
-	if apierrors.IsNotFound(err) {
-		return false
+	if err != nil {
+		return !apierrors.IsNotFound(err) // else it is not known
 	}
-	alone, garbled := lease.HeldAlone(value)
-	switch {
-	case err != nil || garbled != nil:
-		return true // it is not known
-	case alone != "":
-		return false // it looked for members when it began
-	default:
-		return made && lease.HeldShared(value) || s.madeAnew(ctx)
-	}
+	return lease.HeldShared(value)
 }
 
 // leaseSeen ends the work of this member if a replica has the lease that works alone. One of this version does not take

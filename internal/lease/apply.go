@@ -28,8 +28,11 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		}
 		return version{}, false
 	}
-	if now.revision == 0 && e.leaveAlone == 0 && e.Existed != nil && !e.AbsentIsFree && e.Existed(ctx) {
-		e.leaveAlone = e.Timing.Duration
+	if hides, err := e.mayHide(ctx, now); err != nil {
+		e.report(ctx, err)
+		return version{}, false
+	} else if hides {
+		e.leaveAlone, e.highest = e.Timing.Duration, now.revision+1
 	}
 	if !seen.at.IsZero() && now.is(*seen) {
 		now.at = seen.at
@@ -55,6 +58,17 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		return version{}, false
 	}
 	return won, err == nil
+}
+
+// mayHide reports of a lease that is free or absent whether a holder may work on of which it tells nothing. What this
+// replica has seen of holders tells more.
+func (e *elector) mayHide(ctx context.Context, now version) (bool, error) {
+	absent := now.revision == 0
+	seen := e.highest != 0 || absent && e.leaveAlone != 0
+	if seen || e.Existed == nil || e.AbsentIsFree || now.garbled != nil || now.record.HolderIdentity != "" {
+		return false, nil
+	}
+	return e.Existed(ctx, absent)
 }
 
 // isBarred reports whether this replica must not lead now, and tells why.
@@ -85,7 +99,7 @@ func (e *elector) wait(now version) time.Duration {
 	return now.record.duration()
 }
 
-// isOfABackup reports whether a free lease is one that a holder gave back before the last holder that is known took it.
+// isOfABackup reports whether a free lease is one that was given back before the last holder of whom is known took it.
 // One that an operator has put tells no time of a renewal.
 func (e *elector) isOfABackup(now version) bool {
 	return now.revision < e.highest && !e.AbsentIsFree && !now.record.RenewTime.IsZero()

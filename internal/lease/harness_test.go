@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,6 +210,7 @@ type replica struct {
 	timing   Timing
 	removed  chan struct{}
 	existed  bool
+	unknown  atomic.Bool             // whether it existed
 	absent   bool                    // Config.AbsentIsFree
 	runs     []string                // Config.Controllers
 	barred   func() (why, err error) // Config.Barred; nil: it never is
@@ -249,7 +251,7 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 	e := elector{
 		Config: Config{
 			Store: r.link, Name: "bucket/lease", Identity: r.id, Timing: r.timing, Removed: r.removed, Report: r.report,
-			Existed: func(context.Context) bool { return r.existed }, AbsentIsFree: r.absent,
+			Existed: r.mayHaveExisted, AbsentIsFree: r.absent,
 			Controllers: func() []string { return r.runs }, Shards: r.shards,
 			Barred: func(context.Context) (why, err error) {
 				if r.barred == nil {
@@ -271,6 +273,15 @@ func (r *replica) runUntil(t *testing.T, ctx context.Context) {
 		r.stop()
 		<-r.returned
 	})
+}
+
+var errUnknown = errors.New("it is not known whether it existed")
+
+func (r *replica) mayHaveExisted(context.Context, bool) (bool, error) {
+	if r.unknown.Load() {
+		return false, errUnknown
+	}
+	return r.existed, nil
 }
 
 // halt stops the replica and waits for it.

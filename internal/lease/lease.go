@@ -10,7 +10,7 @@
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
 //     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
 //     delete marker, or if something else tells that there was a holder. In a stream that may have been made anew a
-//     moment ago it counts as vanished, too, for [Config.Existed] says so.
+//     moment ago, or put back, it counts as vanished, too, for [Config.Existed] says so; so does a free lease there.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
@@ -61,8 +61,9 @@ type Config struct {
 	// Controllers returns the names of what leads with the lease, as of now. The record has them, so that a replica
 	// that runs others can tell; see [ErrOtherControllers]. It may be nil, and name none.
 	Controllers func() []string
-	// Existed tells of an absent key whether there may have been a holder that works on. It may be nil.
-	Existed func(ctx context.Context) bool
+	// Existed tells of a key that is absent, or says that the lease is free, whether a holder may work on of which the
+	// key tells nothing. While it fails, the lease is not taken. It may be nil.
+	Existed func(ctx context.Context, absent bool) (bool, error)
 	// AbsentIsFree says that an absent key is free at once, also one that has vanished. It is for a lease beside which
 	// something else keeps the holders apart: the last one may not know yet.
 	AbsentIsFree bool
@@ -120,7 +121,7 @@ type elector struct {
 	leaveAlone time.Duration
 	outage     outage
 	// highest is the revision at which the key named a holder last. A free lease below it is of a backup: that holder
-	// may work on.
+	// may work on. It is beyond that of a free lease that hides one, by Config.Existed.
 	highest uint64
 	// absent is since when the key was seen absent or free, at whatever revisions, and no holder since.
 	absent time.Time

@@ -106,6 +106,61 @@ func TestALeaseThatMustHaveExistedIsLeftToItsHolder(t *testing.T) {
 	})
 }
 
+// TestAFreeLeaseMayHideAHolder that took it after the backup of which it is. An operator who frees it is believed at once.
+func TestAFreeLeaseMayHideAHolder(t *testing.T) {
+	for name, freed := range map[string]bool{"and is left to it": false, "and an operator says that it does not": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *key) {
+				first := firstLeads(t, k)
+				first.halt()
+				second := k.join("second")
+				second.existed = true
+				began := time.Now()
+				second.run(t)
+				after(5 * time.Second)
+				want := usual.Duration
+				if freed {
+					k.put(`{"holderIdentity":"","leaseDurationSeconds":1}`)
+					want = time.Since(began)
+				}
+				after(time.Minute)
+				if !second.leads() {
+					t.Fatal("the second does not lead")
+				}
+				took := second.last(t).began.Sub(began)
+				if most := want + usual.retry(1) + 5*latency; took < want || took > most {
+					t.Errorf("the second led after %v, want %v to %v", took, want, most)
+				}
+			})
+		})
+	}
+}
+
+// TestALeaseIsNotTakenWhileItIsNotKnownWhetherOneHoldsIt and is taken once that is known.
+func TestALeaseIsNotTakenWhileItIsNotKnownWhetherOneHoldsIt(t *testing.T) {
+	for name, free := range map[string]bool{"absent": false, "free": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, k *key) {
+				if free {
+					firstLeads(t, k).halt()
+				}
+				r := k.join("second")
+				r.unknown.Store(true)
+				r.run(t)
+				after(time.Minute)
+				if err := lastOf(r.reported()); r.leads() || !errors.Is(err, errUnknown) {
+					t.Errorf("it leads: %v; reported %v", r.leads(), err)
+				}
+				r.unknown.Store(false)
+				after(usual.retry(1) + 5*latency)
+				if err := lastOf(r.reported()); !r.leads() || err != nil {
+					t.Errorf("it leads: %v; reported %v", r.leads(), err)
+				}
+			})
+		})
+	}
+}
+
 // TestTheTimeCountsAnewAfterAnAnswerThatDidNotCome: the key may have been there meanwhile.
 func TestTheTimeCountsAnewAfterAnAnswerThatDidNotCome(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *key) {
