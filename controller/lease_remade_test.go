@@ -189,3 +189,42 @@ func TestANewLeaderWaitsForTheRecordsOfTheStreamThatHasItsLease(t *testing.T) {
 		natstest.Eventually(t, "it leads", func() bool { return other.Stats().Leading })
 	})
 }
+
+// TestAFreeLeaseThatWasPutBackIsLeftToAHolderThatHasNotNoticed: it is of a backup of when no replica ran. Where the lease
+// was given back in the stream that is there, however young, the next replica takes it at once.
+func TestAFreeLeaseThatWasPutBackIsLeftToAHolderThatHasNotNoticed(t *testing.T) {
+	natstest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		must(t, w.sites().Create(t.Context(), newSite("home", "")))
+		r := &replicas{w: w, proxy: natstest.StartProxy(t, w.server.URL())}
+		leads := func(c *Controller[*site], within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			natstest.Eventually(t, "it leads", func() bool { return c.Stats().Leading })
+			if took := time.Since(began); took > within {
+				t.Errorf("it led after %v", took)
+			}
+		}
+		first, err := New("sites", w.sites(), new(calls).reconciler(nil), usualTiming)
+		must(t, err)
+		running := w.run(first)
+		leads(first, time.Second)
+		running.halt()
+		backup := w.snapshotOf("sites-status", "today's")
+		_, js := natstest.Connect(t, r.proxy.URL())
+		leads(r.join(&world{t: t, server: w.server, js: js}, usualTiming), time.Second)
+		time.Sleep(time.Minute)
+		r.proxy.Blackhole()
+		must(t, w.js.DeleteStream(t.Context(), "KV_sites-status"))
+		must(t, backup.Restore(t.Context(), w.js.Conn()))
+		other := r.join(w.away(), usualTiming)
+		time.Sleep(time.Second)
+		wantDegraded(t, &member{c: other}, "_nagi.lease is that of a backup, which is free")
+		leads(other, 16*time.Second)
+		r.proxy.Resume()
+		time.Sleep(time.Minute)
+		if r.two.Load() {
+			t.Error("two replicas have reconciled at once")
+		}
+	})
+}

@@ -282,11 +282,12 @@ func TestAReplicaWithoutShardsAndMembersNeverWorkTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		standby.running.halt()
 		a := s.join("a")
+		time.Sleep(time.Second)
+		wantDegraded(t, a, "another replica works alone")
 		time.Sleep(20 * time.Second)
 		if got := s.touch(20, plain); got[""] != 20 {
 			t.Errorf("beside one that works alone: %v", got)
 		}
-		wantDegraded(t, a, "another replica works alone")
 		plain.running.halt()
 		time.Sleep(5 * time.Second)
 		b := s.join("b")

@@ -32,6 +32,19 @@ func (r *Records) GetReserved(ctx context.Context, name string) (value []byte, r
 	return r.bucket.getRaw(ctx, reservedKind, name)
 }
 
+// ReservedWritten returns when a reserved key was written, or its delete marker, by the clock of the leader of then. A
+// stream that was put back keeps that time. Zero if there is nothing.
+func (r *Records) ReservedWritten(ctx context.Context, name string) (time.Time, error) {
+	if err := r.checkReserved(name); err != nil {
+		return time.Time{}, err
+	}
+	last, err := r.bucket.last(ctx, name)
+	if err != nil || last == nil {
+		return time.Time{}, err
+	}
+	return last.Created, nil
+}
+
 // PutReserved writes a reserved key if it is at this revision; 0 means that there must be none. It returns the new
 // revision. IsConflict if the key is at another one.
 func (r *Records) PutReserved(ctx context.Context, name string, value []byte, revision uint64) (uint64, error) {

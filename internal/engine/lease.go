@@ -66,13 +66,18 @@ func (e *Engine) reportLease(applying context.Context) func(context.Context, err
 	}
 }
 
-// leaseExisted reports whether a replica may work that held a lease of which nothing is left. Only one that led writes
-// anchors and the id with which it led, and it never deletes the lease. Without them, or if the lease is there and
-// free, the stream may have been made anew, or put back.
+// leaseExisted reports whether a replica may work of which the lease tells nothing, that is absent or free.
 func (e *Engine) leaseExisted(ctx context.Context, absent bool) (bool, error) {
-	if !absent {
-		return e.madeAnew(ctx)
+	if absent {
+		return e.holderExisted(ctx)
 	}
+	return e.leasePutBack(ctx)
+}
+
+// holderExisted reports whether a replica may work that held a lease of which nothing is left. Only one that led writes
+// anchors and the id with which it led, and it never deletes the lease. Without them the stream may have been made
+// anew.
+func (e *Engine) holderExisted(ctx context.Context) (bool, error) {
 	for range (brake.RecordAnchors{Records: e.records}).All() {
 		return true, nil
 	}
@@ -82,9 +87,19 @@ func (e *Engine) leaseExisted(ctx context.Context, absent bool) (bool, error) {
 	return e.madeAnew(ctx)
 }
 
-// madeAnew reports whether the stream of the status bucket may have been made, or put back, a moment ago, while a
-// replica works that has not noticed. In one that is older than the lease lasts that replica would have renewed its
-// lease.
+// leasePutBack reports whether the lease was written before its stream was made, a moment ago: then it is of a backup.
+// A server before 2.12 puts a stream back with the time when the one before was made, and that is not noticed.
+func (e *Engine) leasePutBack(ctx context.Context) (bool, error) {
+	written, err := e.records.ReservedWritten(ctx, record.KeyLease)
+	if err != nil || written.IsZero() {
+		return false, err
+	}
+	stream, err := e.records.StreamState(ctx)
+	return stream.Age < e.opts.Lease.Duration && written.Before(stream.Created), err
+}
+
+// madeAnew reports whether the stream of the status bucket may have been made anew, a moment ago, while a replica works
+// that has not noticed. In one that is older than the lease lasts that replica would have renewed its lease.
 func (e *Engine) madeAnew(ctx context.Context) (bool, error) {
 	records, err := e.records.StreamState(ctx)
 	if err != nil || records.Age >= e.opts.Lease.Duration {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/nagi-runtime/nagi/entity"
 	"github.com/nagi-runtime/nagi/internal/deletes"
@@ -46,6 +47,7 @@ type records interface {
 	lifecycle.TeardownRecords
 	explain.Records
 	StreamState(ctx context.Context) (entity.StreamState, error)
+	ReservedWritten(ctx context.Context, name string) (time.Time, error)
 	record.ShardRecords
 	ReservedInformer(prefix string, onError func(error)) (natsinformer.Informer, error)
 	FenceBy(of fence.Of)

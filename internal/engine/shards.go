@@ -67,7 +67,7 @@ func (s *sharing) share(election, life, runCtx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.runCtx = runCtx; made && s.keysGone(runCtx) {
+	if s.runCtx = runCtx; s.membersExisted(runCtx, made) {
 		s.Rest()
 	}
 	s.records.FenceBy(s.fenceOf)

@@ -65,15 +65,23 @@ func (s *sharing) Join(ctx context.Context) {
 	}
 }
 
-// keysGone reports whether the keys of members were deleted by hand, a moment before this replica began: one of them
-// has the lease. A status bucket that was made anew, or put back, needs no look here: Join waits for the lease, which
-// is left alone there for as long as one lasts.
-func (s *sharing) keysGone(ctx context.Context) bool {
+// membersExisted reports whether members may work of which the bucket tells nothing: it was made anew, or put back, or
+// keys of it were deleted by hand, and they have not noticed. made says that it told of no slots before this replica
+// began. The lease alone does not keep this one from their slots: its holder, which has noticed, writes it again at
+// once.
+func (s *sharing) membersExisted(ctx context.Context, made bool) bool {
 	value, _, err := s.records.GetReserved(ctx, record.KeyLease)
-	if err != nil {
-		return !apierrors.IsNotFound(err) // else it is not known
+	if err == nil {
+		if holder, err := lease.HeldAlone(value); err == nil && holder != "" {
+			return false // it looked for members when it began
+		}
 	}
-	return lease.HeldShared(value)
+	existed := s.madeAnew
+	if made {
+		existed = s.holderExisted
+	}
+	yes, err := existed(ctx)
+	return yes || err != nil
 }
 
 // leaseSeen ends the work of this member if a replica has the lease that works alone. One of this version does not take

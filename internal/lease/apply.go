@@ -32,7 +32,7 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 		e.report(ctx, err)
 		return version{}, false
 	} else if hides {
-		e.leaveAlone, e.highest = e.Timing.Duration, now.revision+1
+		e.leaveAlone, e.hides = max(e.leaveAlone, e.Timing.Duration), now.revision
 	}
 	if !seen.at.IsZero() && now.is(*seen) {
 		now.at = seen.at
@@ -60,12 +60,12 @@ func (e *elector) try(ctx context.Context, seen *version) (won version, ok bool)
 	return won, err == nil
 }
 
-// mayHide reports of a lease that is free or absent whether a holder may work on of which it tells nothing. What this
-// replica has seen of holders tells more.
+// mayHide asks of a lease that is absent or free whether a holder may work on of which it tells nothing, unless this
+// replica knows.
 func (e *elector) mayHide(ctx context.Context, now version) (bool, error) {
 	absent := now.revision == 0
-	seen := e.highest != 0 || absent && e.leaveAlone != 0
-	if seen || e.Existed == nil || e.AbsentIsFree || now.garbled != nil || now.record.HolderIdentity != "" {
+	known := absent && e.leaveAlone != 0 || !absent && (now.record.RenewTime.IsZero() || e.isOfABackup(now))
+	if known || e.Existed == nil || e.AbsentIsFree || now.garbled != nil || now.record.HolderIdentity != "" {
 		return false, nil
 	}
 	return e.Existed(ctx, absent)
@@ -102,5 +102,6 @@ func (e *elector) wait(now version) time.Duration {
 // isOfABackup reports whether a free lease is one that was given back before the last holder of whom is known took it.
 // One that an operator has put tells no time of a renewal.
 func (e *elector) isOfABackup(now version) bool {
-	return now.revision < e.highest && !e.AbsentIsFree && !now.record.RenewTime.IsZero()
+	before := now.revision < e.highest || now.revision == e.hides
+	return before && !e.AbsentIsFree && !now.record.RenewTime.IsZero()
 }

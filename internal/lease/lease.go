@@ -10,7 +10,8 @@
 //   - A key that never was is taken at once. A key that vanished is left to its holder, who creates it again, for the
 //     longest duration that was seen: the holder may not know yet. It vanished if this replica saw it, if there is a
 //     delete marker, or if something else tells that there was a holder. In a stream that may have been made anew a
-//     moment ago, or put back, it counts as vanished, too, for [Config.Existed] says so; so does a free lease there.
+//     moment ago it counts as vanished, too, for [Config.Existed] says so. So does a free lease that was put back
+//     from a backup.
 //   - The holder renews every RetryPeriod. Its term ends min(Duration, RenewDeadline+RetryPeriod) after it sent the
 //     last write that succeeded. The others count from when they saw that write, which is later.
 //   - A renewal that fails is followed by a look at the record at once. If it names another holder, or none, the term
@@ -121,8 +122,8 @@ type elector struct {
 	leaveAlone time.Duration
 	outage     outage
 	// highest is the revision at which the key named a holder last. A free lease below it is of a backup: that holder
-	// may work on. It is beyond that of a free lease that hides one, by Config.Existed.
-	highest uint64
+	// may work on. hides is the revision of a free lease of which Config.Existed says so.
+	highest, hides uint64
 	// absent is since when the key was seen absent or free, at whatever revisions, and no holder since.
 	absent time.Time
 

@@ -44,7 +44,7 @@ func (e *elector) store(ctx context.Context, r record, revision uint64) (version
 func (e *elector) known(revision uint64, r record) {
 	if revision != 0 {
 		if r.HolderIdentity != "" {
-			e.highest = revision
+			e.highest, e.hides = revision, 0
 		}
 		e.leaveAlone = max(e.leaveAlone, e.Timing.Duration, r.duration())
 		if e.Holder != nil {

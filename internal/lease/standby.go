@@ -59,7 +59,7 @@ func (e *elector) noHolder(now version) error {
 	}
 	return notify.Because(ErrNoHolder.Error(), fmt.Errorf(
 		"%w: %s is %s since %s, and a holder of which nothing is left may work on; this replica takes it at "+
-			"%s, unless it is deleted again. Only if certainly no replica runs, have it taken at once: "+
+			"%s, unless it is deleted or put back again. Only if certainly no replica runs, have it taken at once: "+
 			`nats kv put %s %s '{"holderIdentity":"","leaseDurationSeconds":1}'`,
 		ErrNoHolder, e.Name, what, e.absent.UTC().Format(time.RFC3339),
 		now.at.Add(e.wait(now)).UTC().Format(time.RFC3339), bucket, key))
