@@ -158,9 +158,16 @@ func (e *leaseOf) settle(ctx context.Context) error {
 // leavePatience bounds the removal of the own key. If it is not removed, it ends by itself.
 const leavePatience = 2 * time.Second
 
-// leave removes the own key, when nothing runs any more: H6.
+// leave removes the own key, when nothing runs any more: H6. The end of the life may have cut off a renewal that was
+// applied.
 func (e *leaseOf) leave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.life.ctx), leavePatience)
 	defer cancel()
-	_ = e.Store.Delete(ctx, memberKey(e.life.id), e.revision) // else the server removes it when the lease ends
+	err := e.Store.Delete(ctx, memberKey(e.life.id), e.revision)
+	if !apierrors.IsConflict(err) {
+		return
+	}
+	if _, revision, err := e.Store.Load(ctx, memberKey(e.life.id)); err == nil && revision != 0 {
+		_ = e.Store.Delete(ctx, memberKey(e.life.id), revision) // no one else writes a key with this id
+	}
 }

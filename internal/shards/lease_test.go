@@ -80,6 +80,30 @@ func TestOfTwoLivesWithOneNameTheOlderOneKeepsIt(t *testing.T) {
 	})
 }
 
+// TestAMemberThatLeavesTakesItsKeyWithIt, also if nothing was heard of its last renewal: else the others wait for the end
+// of its lease, and show it until then.
+func TestAMemberThatLeavesTakesItsKeyWithIt(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		first, second := w.join("a"), w.join("b")
+		w.held(first, second)
+		key := memberKey(first.ID())
+		renewals := 0
+		first.wire.set(func(s *wire) {
+			s.loses = func(written string) bool {
+				if written == key {
+					renewals++
+				}
+				return written == key && renewals == 1 // the one that says that it leaves
+			}
+		})
+		first.leave()
+		if renewals < 2 || first.wire.marker(key) == 0 {
+			t.Errorf("its key is there; it was written %d times", renewals)
+		}
+		w.held(second)
+	})
+}
+
 // del deletes a key as a person does.
 func (w *world) del(key string) {
 	w.Helper()
