@@ -163,11 +163,14 @@ const leavePatience = 2 * time.Second
 func (e *leaseOf) leave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.life.ctx), leavePatience)
 	defer cancel()
-	err := e.Store.Delete(ctx, memberKey(e.life.id), e.revision)
-	if !apierrors.IsConflict(err) {
-		return
-	}
-	if _, revision, err := e.Store.Load(ctx, memberKey(e.life.id)); err == nil && revision != 0 {
-		_ = e.Store.Delete(ctx, memberKey(e.life.id), revision) // no one else writes a key with this id
+	revision := e.revision
+	for revision != 0 { // no one else writes a key with this id
+		if err := e.Store.Delete(ctx, memberKey(e.life.id), revision); !apierrors.IsConflict(err) {
+			return
+		}
+		var err error
+		if _, revision, err = e.Store.Load(ctx, memberKey(e.life.id)); err != nil {
+			return
+		}
 	}
 }
