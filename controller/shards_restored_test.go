@@ -113,6 +113,8 @@ func TestWhoStartsInABucketOfBeforeThereWereMembersTakesNoSlotOfOneThatMayWork(t
 					backups = append(backups, s.snapshotOf(bucket, format))
 				}
 				a := s.join("a")
+				time.Sleep(5 * time.Second)
+				wantDegraded(t, a, "slots are not taken before") // as docs/scaling.md says of a first start with shards
 				time.Sleep(time.Until(began.Add(50 * time.Second)))
 				a.proxy.Hold()
 				for i, bucket := range buckets {
