@@ -66,6 +66,8 @@ func TestOrphansOfASourceThatIsGoneAreNobodysToDelete(t *testing.T) {
 		var seen calls
 		c, _, _ := w.runningSites(&seen)
 		k.Add(w.mapOf("ghostly", "Site", "ghost", c.Instance()))
+		// Else the informer may have synced without it, and there is one sweep only.
+		natstest.Eventually(t, "it is in the cache", func() bool { return k.has("ghostly") })
 		s := added(t, c, OwnsKube(k.informer, WithDeleter(k)))
 		natstest.Eventually(t, "it is an orphan", func() bool {
 			list, err := c.engine.Orphans(lifecycle.OrphanFilter{})
