@@ -19,8 +19,10 @@ const (
 	quickRequest = 2 * time.Second
 	largeRequest = 5 * time.Second
 	slowRequest  = 30 * time.Second
-	// placedRequest is for a consumer whose place a cluster chooses, the first time.
+	// placedRequest is for a consumer whose place a cluster chooses, the first placedTries times. Where one replica of
+	// three is dead, one time of 81 none of these places is alive.
 	placedRequest = 2 * time.Second
+	placedTries   = 4
 
 	// inactiveThreshold is when the server drops a consumer of ours that we could not delete, unless the stream has a
 	// lower limit.

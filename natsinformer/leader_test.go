@@ -3,6 +3,7 @@ package natsinformer
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -143,28 +144,52 @@ func TestOneStaleAnswerIsNoRestore(t *testing.T) {
 	})
 }
 
-// TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName: a cluster before v2.15 may place it on a replica that was
-// just killed, and nobody answers.
-func TestAConsumerThatNobodyMakesIsAskedForUnderAnotherName(t *testing.T) {
-	natstest.Test(t, func(t *testing.T) {
-		server := natstest.Start(t)
-		kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
-		put(t, kv, "k", 1)
-		info, create := natstest.AnswersTo(infoRequests), natstest.To("$JS.API.CONSUMER.CREATE.KV_b.>")
-		placed := ""
-		js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
-			switch {
-			case info(m):
-				m.Data = withCluster(t, m.Data, ofTheLeader)
-			case create(m) && placed == "":
-				placed = m.Subject
-			}
-			return natstest.Fate{Lost: create(m) && m.Subject == placed}
+// TestAConsumerThatNobodyMakesIsAskedForUnderOtherNames: a cluster before v2.15 may place it on a replica that was just
+// killed, and nobody answers. A stream that takes its time gets it all the same.
+func TestAConsumerThatNobodyMakesIsAskedForUnderOtherNames(t *testing.T) {
+	const slow = 10 * time.Second
+	all := placedTries * (placedRequest + maxPause)
+	for name, test := range map[string]struct {
+		lost   int           // how many names are placed where nobody answers
+		late   time.Duration // how long it takes to make one of the others
+		synced time.Duration
+	}{
+		"one place is dead": {lost: 1, synced: placedRequest + maxPause},
+		"chance was bad":    {lost: placedTries, synced: all},
+		"a slow stream":     {late: slow, synced: all + 2*placedRequest + maxPause + 4*placedRequest + maxPause + slow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			natstest.Test(t, func(t *testing.T) { unplaced(t, test.lost, test.late, test.synced) })
 		})
-		r := start(t, js, Config{Bucket: "b"})
-		within(t, placedRequest+maxPause, "synced", r.HasSynced)
-		if placed == "" || !r.has("k", 1) {
-			t.Errorf("a request was lost: %t; k is there: %t", placed != "", r.has("k", 1))
+	}
+}
+
+func unplaced(t *testing.T, lost int, late, synced time.Duration) {
+	server := natstest.Start(t)
+	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+	put(t, kv, "k", 1)
+	info, create := natstest.AnswersTo(infoRequests), natstest.To("$JS.API.CONSUMER.CREATE.KV_b.>")
+	var mu sync.Mutex
+	placed := map[string]int{} // names in their order
+	js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case info(m):
+			m.Data = withCluster(t, m.Data, ofTheLeader)
+		case create(m):
+			if _, asked := placed[m.Subject]; !asked {
+				placed[m.Subject] = len(placed)
+			}
+			return natstest.Fate{Lost: placed[m.Subject] < lost, Late: late}
 		}
+		return natstest.Fate{}
 	})
+	r := start(t, js, Config{Bucket: "b"})
+	within(t, synced, "synced", r.HasSynced)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(placed) <= lost || !r.has("k", 1) {
+		t.Errorf("%d names were asked for; k is there: %t", len(placed), r.has("k", 1))
+	}
 }

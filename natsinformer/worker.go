@@ -322,12 +322,12 @@ func (w *worker) consume(ctx context.Context, s *session, after uint64, info *st
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
 // replica that was killed, which it notices only after a minute (before v2.15), and then no reply comes. It takes
-// another name to be placed anew. The time doubles, because a stream may be so large that a consumer takes long.
+// another name to be placed anew. In the end the time doubles: a stream may be so large that a consumer takes long.
 func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	if info.Cluster == nil || info.Cluster.alone() {
 		return slowRequest
 	}
-	return min(slowRequest, placedRequest<<min(w.unanswered, 4))
+	return min(slowRequest, placedRequest<<min(max(w.unanswered-placedTries+1, 0), 4))
 }
 
 // deleteOthers deletes the consumers of earlier sessions. A delete that fails is tried again later. A user may lack the
