@@ -144,33 +144,35 @@ func TestOneStaleAnswerIsNoRestore(t *testing.T) {
 	})
 }
 
-// TestAConsumerThatNobodyMakesIsAskedForUnderOtherNames: a cluster before v2.15 may place it on a replica that was just
+// TestAConsumerThatNobodyMakesIsAskedForUnderOtherNames: a cluster up to v2.12 may place it on a replica that was
 // killed, and nobody answers. A stream that takes its time gets it all the same.
 func TestAConsumerThatNobodyMakesIsAskedForUnderOtherNames(t *testing.T) {
-	const slow = 10 * time.Second
-	all := placedTries * (placedRequest + maxPause)
-	for name, test := range map[string]struct {
-		lost   int           // how many names are placed where nobody answers
-		late   time.Duration // how long it takes to make one of the others
-		synced time.Duration
-	}{
-		"one place is dead": {lost: 1, synced: placedRequest + maxPause},
-		"chance was bad":    {lost: placedTries, synced: all},
-		"a slow stream":     {late: slow, synced: all + 2*placedRequest + maxPause + 4*placedRequest + maxPause + slow},
+	for name, test := range map[string]unplaced{
+		"one place is dead": {lost: 1, names: 3, synced: 2 * time.Second},
+		"chance is bad":     {lost: 4, names: 6, synced: 8 * time.Second},
+		// The waits: four times two seconds, four, eight, and of sixteen the ten that it takes.
+		"a slow stream": {late: 10 * time.Second, names: 8, synced: 30 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			natstest.Test(t, func(t *testing.T) { unplaced(t, test.lost, test.late, test.synced) })
-		})
+		t.Run(name, func(t *testing.T) { natstest.Test(t, test.run) })
 	}
 }
 
-func unplaced(t *testing.T, lost int, late, synced time.Duration) {
+// unplaced is a stream whose consumers nobody makes, or late.
+type unplaced struct {
+	lost   int           // so many names are placed where nobody answers
+	late   time.Duration // so long it takes until a request for another one arrives
+	names  int           // so many are asked for, the last one for the watch behind the list
+	synced time.Duration // the sum of the waits
+}
+
+func (u unplaced) run(t *testing.T) {
 	server := natstest.Start(t)
-	kv := bucket(t, connect(t, server.URL()), jetstream.KeyValueConfig{Bucket: "b"})
+	admin := connect(t, server.URL())
+	kv := bucket(t, admin, jetstream.KeyValueConfig{Bucket: "b"})
 	put(t, kv, "k", 1)
 	info, create := natstest.AnswersTo(infoRequests), natstest.To("$JS.API.CONSUMER.CREATE.KV_b.>")
 	var mu sync.Mutex
-	placed := map[string]int{} // names in their order
+	places := map[string]int{} // of names, in their order
 	js := tampered(t, server, func(m *natstest.Message) natstest.Fate {
 		mu.Lock()
 		defer mu.Unlock()
@@ -178,18 +180,29 @@ func unplaced(t *testing.T, lost int, late, synced time.Duration) {
 		case info(m):
 			m.Data = withCluster(t, m.Data, ofTheLeader)
 		case create(m):
-			if _, asked := placed[m.Subject]; !asked {
-				placed[m.Subject] = len(placed)
+			if _, asked := places[m.Subject]; !asked {
+				places[m.Subject] = len(places)
 			}
-			return natstest.Fate{Lost: placed[m.Subject] < lost, Late: late}
+			return natstest.Fate{Lost: places[m.Subject] < u.lost, Late: u.late}
 		}
 		return natstest.Fate{}
 	})
 	r := start(t, js, Config{Bucket: "b"})
-	within(t, synced, "synced", r.HasSynced)
-	mu.Lock()
-	defer mu.Unlock()
-	if len(placed) <= lost || !r.has("k", 1) {
-		t.Errorf("%d names were asked for; k is there: %t", len(placed), r.has("k", 1))
+	time.Sleep(u.synced - time.Millisecond)
+	if r.HasSynced() {
+		t.Errorf("synced before %v", u.synced)
 	}
+	within(t, 2*maxPause, "synced", r.HasSynced)
+	mu.Lock()
+	names := len(places)
+	mu.Unlock()
+	if names != u.names || !r.has("k", 1) {
+		t.Errorf("%d names were asked for, want %d; k is there: %t", names, u.names, r.has("k", 1))
+	}
+	// The watch has its consumer. What was asked for again has arrived, and the server has dropped what that made.
+	time.Sleep(u.synced + 2*maxPause + u.late + inactiveThreshold)
+	if n := consumers(t, admin, "b"); n != 1 {
+		t.Errorf("%d consumers, want the one that is used", n)
+	}
+	leaveNothing(t, admin, "b", r)
 }

@@ -321,8 +321,8 @@ func (w *worker) consume(ctx context.Context, s *session, after uint64, info *st
 }
 
 // createTimeout returns how long to wait for a consumer before asking for another one. A cluster may place it on a
-// replica that was killed, which it notices only after a minute (before v2.15), and then no reply comes. It takes
-// another name to be placed anew. In the end the time doubles: a stream may be so large that a consumer takes long.
+// replica that was killed: up to v2.12 for minutes, later for three seconds. Then no reply comes, and it takes another
+// name to be placed anew. In the end the time doubles: a stream may be so large that a consumer takes long.
 func (w *worker) createTimeout(info *streamInfo) time.Duration {
 	if info.Cluster == nil || info.Cluster.alone() {
 		return slowRequest

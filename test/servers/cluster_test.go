@@ -23,7 +23,7 @@ var clustered = []string{"nats210", "nats211", "current"}
 // members is how many servers a cluster has.
 const members = 3
 
-// coldStart is how long a cluster may take to come together before its servers are begun anew.
+// coldStart is how long a cluster of v2.10 may take to come together before its servers are begun anew.
 const coldStart = 20 * time.Second
 
 // newCluster starts a cluster of a version, and returns a user of it. Buckets are on all of its members.
@@ -45,12 +45,19 @@ func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 	}
 	w = &world{t: t, v: v, url: strings.Join(urls, ","), replicas: members}
 	_, w.js = natstest.Connect(t, w.url)
-	began := time.Now()
+	place := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: "ready", Replicas: members})
+		return err
+	}
+	began, anew := time.Now(), v.program == "nats210"
 	natstest.Eventually(t, "the cluster places streams on all members", func() bool {
-		// On busy cores, the first leader of v2.10 may take a server that is still starting for one without JetStream. It
-		// has two members then for good.
-		if time.Since(began) > coldStart {
-			t.Log("the servers have made no cluster of three, and begin anew")
+		err := place()
+		// One of a hundred clusters of v2.10 that start on busy cores stays one of two members (cluster_size of /jsz).
+		if err != nil && anew && time.Since(began) > coldStart {
+			anew = false
+			t.Logf("the servers have made no cluster of three, and begin anew once: %v", err)
 			for i, p := range cluster {
 				p.kill()
 				must(t, os.RemoveAll(stores[i]))
@@ -58,11 +65,7 @@ func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 			for _, p := range cluster {
 				p.start()
 			}
-			began = time.Now()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: "ready", Replicas: members})
 		return err == nil
 	})
 	w.sites, w.pages = w.client(w.js, "Site", "sites"), w.client(w.js, "Page", "pages")

@@ -246,6 +246,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen. It promises nothing about speed: so long may servers before
-// 2.15 place consumers on one that was killed.
+// patience is how long a test waits for what has to happen. It promises nothing about speed: a cluster up to v2.12 places
+// consumers on a server that was killed, by chance, and in a minute eight of them were asked for.
 const patience = time.Minute
