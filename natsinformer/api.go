@@ -20,8 +20,8 @@ const (
 	largeRequest = 5 * time.Second
 	slowRequest  = 30 * time.Second
 	// placedRequest is for a consumer whose place a cluster chooses, the first placedTries times. Where one replica of
-	// three is dead, one time of 81 none of these places is alive. More of them cost a large stream time, and its server
-	// a consumer more that is to be deleted.
+	// three is dead, one time of 81 none of these places is alive. More of them would cost a large stream time, and its
+	// server consumers that are to be deleted.
 	placedRequest = 2 * time.Second
 	placedTries   = 4
 
