@@ -20,8 +20,8 @@ const (
 	largeRequest = 5 * time.Second
 	slowRequest  = 30 * time.Second
 	// placedRequest is for a consumer whose place a cluster chooses, the first placedTries times. Where one replica of
-	// three is dead, one time of 81 none of these places is alive. More of them would cost a large stream time, and its
-	// server consumers that are to be deleted.
+	// three is dead, one time of 81 none of these places is alive. More tries would delay a stream that needs longer to
+	// make a consumer, and would leave more consumers to delete.
 	placedRequest = 2 * time.Second
 	placedTries   = 4
 

@@ -3,7 +3,6 @@ package servers
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +22,6 @@ var clustered = []string{"nats210", "nats211", "current"}
 // members is how many servers a cluster has.
 const members = 3
 
-// coldStart is how long a cluster of v2.10 may take to come together before its servers are begun anew.
-const coldStart = 20 * time.Second
-
 // newCluster starts a cluster of a version, and returns a user of it. Buckets are on all of its members.
 func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 	t.Helper()
@@ -36,36 +32,18 @@ func newCluster(t *testing.T, v version) (w *world, cluster [members]*process) {
 		t.Cleanup(func() { ports.Release(port) })
 		routes[i] = "nats://" + ports.Address(port)
 	}
-	var urls, stores []string
+	var urls []string
 	for i := range members {
-		stores = append(stores, t.TempDir())
-		cluster[i] = newProcess(t, v, "-js", "-sd", stores[i], "-n", fmt.Sprint("n", i), "--cluster_name", "c",
+		cluster[i] = newProcess(t, v, "-js", "-sd", t.TempDir(), "-n", fmt.Sprint("n", i), "--cluster_name", "c",
 			"--cluster", routes[i], "--routes", strings.Join(routes[:], ","), "--no_advertise")
 		urls = append(urls, cluster[i].url())
 	}
 	w = &world{t: t, v: v, url: strings.Join(urls, ","), replicas: members}
 	_, w.js = natstest.Connect(t, w.url)
-	place := func() error {
+	natstest.Eventually(t, "the cluster places streams on all members", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := w.js.CreateStream(ctx, jetstream.StreamConfig{Name: "ready", Replicas: members})
-		return err
-	}
-	began, anew := time.Now(), v.program == "nats210"
-	natstest.Eventually(t, "the cluster places streams on all members", func() bool {
-		err := place()
-		// One of a hundred clusters of v2.10 that start on busy cores stays one of two members (cluster_size of /jsz).
-		if err != nil && anew && time.Since(began) > coldStart {
-			anew = false
-			t.Logf("the servers have made no cluster of three, and begin anew once: %v", err)
-			for i, p := range cluster {
-				p.kill()
-				must(t, os.RemoveAll(stores[i]))
-			}
-			for _, p := range cluster {
-				p.start()
-			}
-		}
 		return err == nil
 	})
 	w.sites, w.pages = w.client(w.js, "Site", "sites"), w.client(w.js, "Page", "pages")

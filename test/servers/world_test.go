@@ -246,6 +246,5 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long a test waits for what has to happen. It promises nothing about speed: a cluster up to v2.12 places
-// consumers on a server that was killed, by chance, and in a minute eight of them were asked for.
-const patience = time.Minute
+// patience is how long a test waits for what has to happen. It promises nothing about speed.
+const patience = 30 * time.Second
